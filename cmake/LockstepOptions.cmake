@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+# Language level, warnings, sanitizers: one interface target that every target of ours links.
+option(LOCKSTEP_WERROR "Treat warnings as errors (on in the presets)" OFF)
+option(LOCKSTEP_TESTS "Build the tests" ON)
+option(LOCKSTEP_COVERAGE "Instrument for gcov" OFF)
+set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(LOCKSTEP_CCACHE ccache)
+if(LOCKSTEP_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${LOCKSTEP_CCACHE}")
+endif()
+
+add_library(lockstep_options INTERFACE)
+target_include_directories(lockstep_options INTERFACE "${PROJECT_SOURCE_DIR}/include"
+                                                      "${PROJECT_SOURCE_DIR}")
+target_compile_options(
+  lockstep_options
+  INTERFACE -Wall
+            -Wextra
+            -Wpedantic
+            -Wshadow
+            -Wconversion
+            -Wnon-virtual-dtor
+            -Woverloaded-virtual
+            -Wold-style-cast
+            # A fused multiply-add appears only where the source asks for one: same source, same bits.
+            -ffp-contract=off)
+# "x" + std::string at -O3 sets it off wrongly: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105651
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(lockstep_options INTERFACE -Wno-restrict)
+endif()
+if(LOCKSTEP_WERROR)
+  target_compile_options(lockstep_options INTERFACE -Werror)
+endif()
+if(LOCKSTEP_SANITIZE)
+  target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE}
+                                                    -fno-omit-frame-pointer)
+  target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+if(LOCKSTEP_COVERAGE)
+  target_compile_options(lockstep_options INTERFACE --coverage)
+  target_link_options(lockstep_options INTERFACE --coverage)
+endif()
+
+# One static library a layer (or a part of the runtime), from the sources beside its CMakeLists.txt.
+function(lockstep_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC lockstep_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()

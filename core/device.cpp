@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/device.h"
+
+#include <charconv>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+
+std::string to_string(Device device) {
+  if (device.kind == DeviceKind::cpu) return "cpu";
+  return "cuda:" + std::to_string(device.index);
+}
+
+Device parse_device(const std::string& text) {
+  if (text == "cpu") return {};
+  if (text == "cuda") return {.kind = DeviceKind::cuda, .index = 0};
+  if (text.starts_with("cuda:")) {
+    Device device{.kind = DeviceKind::cuda, .index = 0};
+    const char* end = text.data() + text.size();
+    const auto [stop, code] = std::from_chars(text.data() + 5, end, device.index);
+    if (code == std::errc{} && stop == end && device.index >= 0) return device;
+  }
+  throw ConfigError("device \"" + text + "\" is unknown", "use cpu, cuda or cuda:N");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "lockstep/core/stream.h"
+#include "lockstep/core/tensor.h"
+
+/// The numerical kernels, one function an idea, for every device.
+///
+/// Each call is queued on `stream` and returns at once; tensors are kept alive until the kernel has
+/// run. Shapes are in the comments; a tensor of another shape or type is a UsageError, thrown
+/// before anything is queued. All arithmetic is f32 unless said otherwise. The same shapes give the
+/// same bits: no atomics, sums in an order that depends on shapes alone.
+///
+/// `add` says whether an output is overwritten (false) or added to (true).
+namespace lockstep::kernels {
+
+/// Labels that count in neither loss nor tokens.
+inline constexpr std::int32_t kIgnoredTarget = -100;
+
+struct GemmOptions {
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool add = false;
+};
+/// c [M, N] (+)= op(a) [M, K] · op(b) [K, N]. Tensors of more dimensions count as [rows, last].
+void gemm(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c,
+          GemmOptions options = {});
+
+/// y [N, C] += bias [C] in every row.
+void add_bias(Stream& stream, const Tensor& bias, const Tensor& y);
+/// bias_grad [C] (+)= the column sums of y_grad [N, C].
+void bias_backward(Stream& stream, const Tensor& y_grad, const Tensor& bias_grad, bool add);
+
+/// y [N, C] = (x − mean) · rstd · weight + bias; mean, rstd [N] are kept for backward.
+void layer_norm_forward(Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                        float epsilon, const Tensor& y, const Tensor& mean, const Tensor& rstd);
+struct LayerNormGradients {
+  Tensor x;       // [N, C], added to or overwritten by `add_x`
+  Tensor weight;  // [C]
+  Tensor bias;    // [C]
+  bool add_x = false;
+  bool add_parameters = false;
+};
+void layer_norm_backward(Stream& stream, const Tensor& y_grad, const Tensor& x,
+                         const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+                         const LayerNormGradients& gradients);
+
+/// y = gelu(x), tanh form (Hendrycks & Gimpel 2016), any shape.
+void gelu_forward(Stream& stream, const Tensor& x, const Tensor& y);
+/// x_grad = y_grad · gelu'(x). x_grad may be y_grad itself.
+void gelu_backward(Stream& stream, const Tensor& x, const Tensor& y_grad, const Tensor& x_grad);
+/// y = gelu(x + bias) with x [N, C] replaced by x + bias, which backward needs.
+void bias_gelu_forward(Stream& stream, const Tensor& bias, const Tensor& x, const Tensor& y);
+
+/// Causal softmax attention without a T×T matrix (online softmax over key blocks: Milakov &
+/// Gimelshein 2018; Dao et al., FlashAttention, 2022). qkv [B, T, 3C] as query | key | value, heads
+/// of C/heads side by side; y [B, T, C]; log_sum_exp [B, heads, T] is kept for backward. Scale
+/// 1/√(C/heads).
+void attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tensor& y,
+                       const Tensor& log_sum_exp);
+/// qkv_grad [B, T, 3C] is overwritten.
+void attention_backward(Stream& stream, const Tensor& qkv, const Tensor& y, const Tensor& y_grad,
+                        const Tensor& log_sum_exp, int heads, const Tensor& qkv_grad);
+
+/// y [B, T, C] = token_table[tokens [B, T] i32] + position_table[t]. A token outside the table is a
+/// DataError that names row, column and value; it fails the stream.
+void embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& token_table,
+                       const Tensor& position_table, const Tensor& y);
+/// The tables' gradients from y_grad [B, T, C], in row order. Rows that no token names become zero
+/// unless `add`.
+void embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& y_grad,
+                        const Tensor& token_grad, bool add_token, const Tensor& position_grad,
+                        bool add_position);
+
+/// What a micro-batch's loss is, written by the stream. All sums over its valid tokens.
+struct LossSums {
+  double loss = 0.0;            // nats; token losses in f32, added in fp64 in row order
+  std::int64_t tokens = 0;      // targets that are not ignored
+  std::int64_t non_finite = 0;  // token losses that are NaN or infinite
+};
+struct CrossEntropyOptions {
+  std::int64_t vocabulary = 0;  // real columns; those behind it are padding and get no probability
+  float smoothing = 0.0F;       // target weight 1 − s + s/V
+};
+/// Softmax cross-entropy over logits [N, padded V]; targets [N] i32. A target that is neither
+/// ignored nor in [0, vocabulary) is a DataError that names row and value; it fails the stream.
+/// `sums` must outlive the work. The gradient of the summed loss replaces the logits in place.
+void cross_entropy(Stream& stream, const Tensor& logits_to_gradient, const Tensor& targets,
+                   CrossEntropyOptions options, LossSums* sums);
+/// The same without a gradient, for evaluation; the logits are unspecified afterwards.
+void cross_entropy_loss(Stream& stream, const Tensor& logits, const Tensor& targets,
+                        CrossEntropyOptions options, LossSums* sums);
+
+/// y += x, any shape.
+void add(Stream& stream, const Tensor& x, const Tensor& y);
+/// x = 0.
+void fill_zero(Stream& stream, const Tensor& x);
+/// y = x, any shape, same type.
+void copy(Stream& stream, const Tensor& x, const Tensor& y);
+
+/// One step of AdamW (Loshchilov & Hutter 2019) over equal-sized flat arrays:
+/// g' = (g · scale) · clip, m and v updated, w ← w·(1 − lr·decay) − lr · m̂ / (√v̂ + epsilon).
+struct AdamWStep {
+  float learning_rate = 0.0F;
+  float beta1 = 0.9F;
+  float beta2 = 0.95F;
+  float epsilon = 1e-8F;
+  float weight_decay = 0.0F;
+  float scale = 1.0F;  // 1 / tokens
+  float clip = 1.0F;   // min(1, clip / norm)
+  std::int64_t t = 1;  // updates so far, this one included
+};
+void adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m, const Tensor& v,
+           AdamWStep step);
+
+/// One step of SGD: g' = (g·scale)·clip + weight_decay·w; buffer ← g' on the first step (t = 1),
+/// else momentum·buffer + g'; the update is g' + momentum·buffer with Nesterov, else the buffer (g'
+/// where momentum is 0, then `buffer` may be undefined).
+struct SgdStep {
+  float learning_rate = 0.0F;
+  float momentum = 0.0F;
+  float weight_decay = 0.0F;
+  float scale = 1.0F;
+  float clip = 1.0F;
+  bool nesterov = false;
+  std::int64_t t = 1;
+};
+void sgd(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& buffer, SgdStep step);
+
+/// sums[b] = Σ x² in fp64 over block b of `block` elements of flat x; the last block may be short.
+/// The order within a block is fixed. `sums` must outlive the work and have ⌈size/block⌉ entries.
+void block_square_sums(Stream& stream, const Tensor& x, std::int64_t block, double* sums);
+
+/// The instruction set that the kernels use on this machine, e.g. "AVX2", for records of a run.
+const char* instruction_set();
+
+}  // namespace lockstep::kernels

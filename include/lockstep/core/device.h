@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+enum class DeviceKind : std::uint8_t { cpu, cuda };
+
+/// Where tensors live and kernels run.
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;
+  auto operator<=>(const Device&) const = default;
+};
+
+/// "cpu" or "cuda:0".
+std::string to_string(Device device);
+
+/// Reads "cpu", "cuda" or "cuda:N". Throws ConfigError for anything else.
+Device parse_device(const std::string& text);
+
+}  // namespace lockstep

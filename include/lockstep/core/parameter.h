@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/stream.h"
+#include "lockstep/core/tensor.h"
+
+namespace lockstep {
+
+/// What the local part of a tensor is, along one axis of the mesh.
+enum class PlacementKind : std::uint8_t {
+  replicated,  // the same on every rank
+  sharded,     // block `index` of `count` along `dim`
+  partial,     // to be summed over the axis
+  varying,     // different on every rank, with no global meaning
+};
+
+struct Placement {
+  PlacementKind kind = PlacementKind::replicated;
+  int dim = 0;
+  int index = 0;
+  int count = 1;
+};
+
+/// Where a backward pass writes a gradient.
+struct GradientSlot {
+  Tensor grad;       // the parameter's shape, f32
+  bool add = false;  // false: overwrite what is there; true: add to it
+};
+
+/// A value and its gradient. Owned by its module, borrowed by reducer and optimizer; never moves.
+///
+/// A parameter belongs to the thread that runs the passes; only mark_ready may be called elsewhere.
+class Parameter {
+ public:
+  /// `shape` is the local one. `tensor_axis` says what part of the whole it is.
+  Parameter(Device device, std::string name, Shape shape, DType dtype = DType::f32,
+            Placement tensor_axis = {});
+  Parameter(const Parameter&) = delete;
+  Parameter& operator=(const Parameter&) = delete;
+
+  const std::string& name() const noexcept { return name_; }  // "transformer.h.0.ln_1.weight"
+  const Tensor& value() const noexcept { return value_; }
+  const Shape& shape() const noexcept { return value_.shape(); }
+  std::int64_t size() const noexcept { return value_.size(); }
+  const Placement& tensor_axis() const noexcept { return tensor_axis_; }
+
+  /// The gradient as it is now.
+  const Tensor& grad() const noexcept { return grad_; }
+
+  /// Where the next contribution of this pass goes. The first call of a pass overwrites unless the
+  /// pass was opened to add; later calls of the same pass (a tied weight) add.
+  GradientSlot next_gradient();
+
+  /// Opens a pass: contributions go to `grad` (f32, this shape), added to what is there or over it.
+  void begin_pass(Tensor grad, bool add);
+
+  /// Nothing more is added in this pass, once `written` is reached. Once a pass.
+  void mark_ready(const Event& written);
+  /// At most one hook; an empty function takes it away.
+  void on_ready(std::function<void(const Event& written)> hook);
+
+ private:
+  std::string name_;
+  Tensor value_;
+  Tensor grad_;
+  Placement tensor_axis_;
+  bool add_ = false;
+  std::function<void(const Event&)> hook_;
+};
+
+using Parameters = std::vector<Parameter*>;  // borrowed, in forward order
+
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "lockstep/core/device.h"
+
+namespace lockstep {
+
+namespace detail {
+struct EventState;
+struct StreamState;
+}  // namespace detail
+
+/// A point in the work of a stream, or any other thing that becomes true once; a cheap handle.
+///
+/// A default-constructed event is already reached. All calls from any thread.
+class Event {
+ public:
+  Event() = default;
+
+  /// An event that some thread reaches or fails by hand, e.g. a communication thread.
+  static Event make();
+  void reach() const;
+  void fail(std::exception_ptr error) const;
+
+  bool done() const noexcept;
+  /// Blocks this thread until the point is reached; rethrows a failure of the work before it.
+  void wait() const;
+  /// As wait(), but gives up after `timeout` and returns false.
+  bool wait_for(std::chrono::nanoseconds timeout) const;
+
+ private:
+  std::shared_ptr<detail::EventState> state_;
+};
+
+/// Work in order on one device. On the CPU it is a worker thread with a queue.
+///
+/// After a task has thrown, the tasks behind it are dropped and every event behind it fails with
+/// the same exception. Owner, move-only; enqueue, record and wait may be called by any thread.
+class Stream {
+ public:
+  explicit Stream(Device device, std::string name = {});
+  Stream(Stream&&) noexcept;
+  Stream& operator=(Stream&&) noexcept;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  /// Waits for its own work. A failure that nobody has seen is dropped.
+  ~Stream();
+
+  Device device() const noexcept;
+  void enqueue(std::function<void()> task);
+  /// A point behind all work enqueued so far.
+  Event record();
+  /// Later work of this stream waits for `event`; the host does not. A failed event fails the
+  /// stream.
+  void wait(const Event& event);
+  /// The host waits for all work so far; rethrows the first failure.
+  void synchronize();
+
+ private:
+  std::unique_ptr<detail::StreamState> state_;
+};
+
+}  // namespace lockstep

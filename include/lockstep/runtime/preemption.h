@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+/// The signals by which a scheduler, a launcher or a person asks a run to stop: SIGTERM, SIGINT,
+/// SIGHUP, SIGUSR1 and SIGUSR2. While this lives they are blocked and read from a descriptor, so
+/// that nothing is interrupted.
+///
+/// Make it on the main thread before any other thread is started: threads inherit the mask.
+class SignalWatch {
+ public:
+  SignalWatch();
+  ~SignalWatch();  // the old mask is back; signals that nobody has polled are dropped
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+
+  /// The name of the first signal that has come, "SIGTERM"; none yet: empty. One thread.
+  const std::optional<std::string>& poll();
+
+ private:
+  int descriptor_ = -1;
+  std::optional<std::string> first_;
+};
+
+}  // namespace lockstep

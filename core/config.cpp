@@ -148,7 +148,8 @@ std::map<std::string, std::string> environment_variables() {
   return variables;
 }
 
-Config::Config(std::vector<ConfigKey> keys) : keys_(std::move(keys)) {}
+Config::Config(std::vector<ConfigKey> keys, std::vector<std::string> later)
+    : keys_(std::move(keys)), later_(std::move(later)) {}
 
 const ConfigKey* Config::find(const std::string& name) const noexcept {
   const auto found = std::find_if(keys_.begin(), keys_.end(),
@@ -163,6 +164,14 @@ const ConfigKey& Config::key_of(const std::string& name) const {
 
 void Config::refuse_unknown(const std::string& what, const std::string& wanted,
                             const std::function<std::string(const ConfigKey&)>& spell) const {
+  const bool later = std::any_of(later_.begin(), later_.end(), [&](const std::string& name) {
+    const std::string spelled = spell({.name = name});
+    return wanted == spelled || wanted == "--" + dashed(name);
+  });
+  if (later) {
+    throw ConfigError(what.substr(0, what.rfind(" is unknown")) + " is not in this version",
+                      "leave it out; the README lists what is there");
+  }
   std::vector<std::string> spellings;
   spellings.reserve(keys_.size());
   for (const ConfigKey& key : keys_) spellings.push_back(spell(key));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "lockstep/core/stream.h"
 #include "lockstep/core/tensor.h"
@@ -11,7 +12,8 @@
 ///
 /// Each call is queued on `stream` and returns at once; tensors are kept alive until the kernel has
 /// run. Shapes are in the comments; a tensor of another shape or type is a UsageError, thrown
-/// before anything is queued. All arithmetic is f32 unless said otherwise. The same shapes give the
+/// before anything is queued. Where a comment says [N, C], a tensor of more dimensions counts as
+/// [rows, last dimension]. All arithmetic is f32 unless said otherwise. The same shapes give the
 /// same bits: no atomics, sums in an order that depends on shapes alone.
 ///
 /// `add` says whether an output is overwritten (false) or added to (true).
@@ -25,7 +27,7 @@ struct GemmOptions {
   bool transpose_b = false;
   bool add = false;
 };
-/// c [M, N] (+)= op(a) [M, K] · op(b) [K, N]. Tensors of more dimensions count as [rows, last].
+/// c [M, N] (+)= op(a) [M, K] · op(b) [K, N].
 void gemm(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c,
           GemmOptions options = {});
 
@@ -105,8 +107,8 @@ void copy(Stream& stream, const Tensor& x, const Tensor& y);
 /// g' = (g · scale) · clip, m and v updated, w ← w·(1 − lr·decay) − lr · m̂ / (√v̂ + epsilon).
 struct AdamWStep {
   float learning_rate = 0.0F;
-  float beta1 = 0.9F;
-  float beta2 = 0.95F;
+  double beta1 = 0.9;  // f64, since 1 − 0.999F is wrong in the fifth digit
+  double beta2 = 0.95;
   float epsilon = 1e-8F;
   float weight_decay = 0.0F;
   float scale = 1.0F;  // 1 / tokens
@@ -136,5 +138,8 @@ void block_square_sums(Stream& stream, const Tensor& x, std::int64_t block, doub
 
 /// The instruction set that the kernels use on this machine, e.g. "AVX2", for records of a run.
 const char* instruction_set();
+
+/// The library of gemm() with its version, e.g. "oneDNN 2.6.3".
+std::string gemm_library();
 
 }  // namespace lockstep::kernels

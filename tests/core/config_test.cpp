@@ -113,6 +113,17 @@ TEST(Config, SuggestsTheNearestFlagAndVariable) {
               HasSubstr("invariant?"));
 }
 
+TEST(Config, SaysThatAKeyComesInALaterVersionHoweverItIsSpelled) {
+  Config config({{.name = "seed"}}, {"data.cache_bytes"});
+  const auto later = HasSubstr("is not in this version");
+  EXPECT_THAT(what_of([&] { config.read_arguments({"--data.cache_bytes", "1"}); }), later);
+  EXPECT_THAT(what_of([&] { config.read_arguments({"--data-cache-bytes=1"}); }), later);
+  EXPECT_THAT(what_of([&] {
+                config.read_environment({{"LOCKSTEP_DATA_CACHE_BYTES", "1"}}, {});
+              }),
+              later);
+}
+
 TEST(Config, LeavesReservedAndForeignVariablesAlone) {
   Config config = make();
   config.read_environment({{"LOCKSTEP_BIN", "x"}, {"LOCKSTEP_TEST_A", "x"}, {"PATH", "x"}},

@@ -31,7 +31,8 @@ struct ConfigKey {
 /// variable, file and line), the value, and for an unknown key the nearest one.
 class Config {
  public:
-  explicit Config(std::vector<ConfigKey> keys);
+  /// `later`: names of keys that a later version has; they are refused with those words.
+  explicit Config(std::vector<ConfigKey> keys, std::vector<std::string> later = {});
 
   /// Flags as `--key value` or `--key=value`, without the program's name.
   void read_arguments(const std::vector<std::string>& arguments);
@@ -73,6 +74,7 @@ class Config {
                                    const std::function<std::string(const ConfigKey&)>& spell) const;
 
   std::vector<ConfigKey> keys_;
+  std::vector<std::string> later_;
   std::map<std::string, std::map<Level, Value>> values_;
 };
 

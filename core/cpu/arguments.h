@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "lockstep/core/stream.h"
+#include "lockstep/core/tensor.h"
+
+namespace lockstep::kernels {
+
+/// A tensor seen as [rows, columns]; columns are its last dimension.
+struct Matrix {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+Matrix as_matrix(const Tensor& tensor) noexcept;
+
+inline std::size_t to_size(std::int64_t count) noexcept { return static_cast<std::size_t>(count); }
+
+/// Checks the arguments of one kernel call before anything is queued. Every method throws a
+/// UsageError that names the kernel, the argument and both sides of the difference.
+class Arguments {
+ public:
+  Arguments(const char* kernel, const Stream& stream);
+
+  /// `tensor` is defined, on the stream's device and of `dtype`.
+  void tensor(const char* name, const Tensor& tensor, DType dtype = DType::f32) const;
+  /// As above, with `size` elements in any shape.
+  void sized(const char* name, const Tensor& tensor, std::int64_t size,
+             DType dtype = DType::f32) const;
+  void require(bool holds, const char* problem, const char* hint) const;
+
+ private:
+  [[noreturn]] void fail(const std::string& problem, const std::string& hint) const;
+
+  const char* kernel_;
+  Device device_;
+};
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// AdamW and SGD, element by element: the bits do not depend on where arrays are cut.
+#include <cmath>
+
+#include "core/cpu/adamw_factors.h"
+#include "core/cpu/arguments.h"
+#include "core/cpu/simd_targets.h"
+#include "core/kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/optimizer_steps.cpp"
+#include "hwy/foreach_target.h"  // before highway.h
+
+#include "core/cpu/simd-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::kernels::HWY_NAMESPACE {
+namespace {
+
+template <class D>
+HWY_INLINE hn::Vec<D> scaled_gradient(D d, const float* g, float scale, float clip) {
+  return hn::Mul(hn::Mul(hn::LoadU(d, g), hn::Set(d, scale)), hn::Set(d, clip));
+}
+
+void adamw_array(float* w, const float* g, float* m, float* v, std::size_t n,
+                 const AdamWFactors& factors) {
+  const AdamWFactors f = factors;
+  for_each_vector(n, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto gradient = scaled_gradient(d, g + i, f.scale, f.clip);
+    const auto first = hn::MulAdd(gradient, hn::Set(d, f.one_minus_beta1),
+                                  hn::Mul(hn::LoadU(d, m + i), hn::Set(d, f.beta1)));
+    const auto second = hn::MulAdd(hn::Mul(gradient, gradient), hn::Set(d, f.one_minus_beta2),
+                                   hn::Mul(hn::LoadU(d, v + i), hn::Set(d, f.beta2)));
+    const auto root =
+        hn::Add(hn::Div(hn::Sqrt(second), hn::Set(d, f.root_scale)), hn::Set(d, f.epsilon));
+    const auto decayed = hn::Mul(hn::LoadU(d, w + i), hn::Set(d, f.decay));
+    const auto update = hn::Mul(hn::Set(d, f.step_size), hn::Div(first, root));
+    hn::StoreU(first, d, m + i);
+    hn::StoreU(second, d, v + i);
+    hn::StoreU(hn::Sub(decayed, update), d, w + i);
+  });
+}
+
+// `buffer` is null where momentum is 0.
+void sgd_array(float* w, const float* g, float* buffer, std::size_t n, const SgdStep& step) {
+  const SgdStep s = step;
+  for_each_vector(n, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto weight = hn::LoadU(d, w + i);
+    const auto gradient =
+        hn::MulAdd(hn::Set(d, s.weight_decay), weight, scaled_gradient(d, g + i, s.scale, s.clip));
+    auto update = gradient;
+    if (buffer != nullptr) {
+      const auto momentum = hn::Set(d, s.momentum);
+      const auto speed =
+          s.t == 1 ? gradient : hn::MulAdd(momentum, hn::LoadU(d, buffer + i), gradient);
+      hn::StoreU(speed, d, buffer + i);
+      update = s.nesterov ? hn::MulAdd(momentum, speed, gradient) : speed;
+    }
+    hn::StoreU(hn::NegMulAdd(hn::Set(d, s.learning_rate), update, weight), d, w + i);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::kernels {
+namespace {
+HWY_EXPORT(adamw_array);
+HWY_EXPORT(sgd_array);
+
+AdamWFactors factors_of(const AdamWStep& step) {
+  const double beta1 = step.beta1;
+  const double beta2 = step.beta2;
+  const double rate = step.learning_rate;
+  const auto t = static_cast<double>(step.t);
+  return {.scale = step.scale,
+          .clip = step.clip,
+          .beta1 = static_cast<float>(step.beta1),
+          .beta2 = static_cast<float>(step.beta2),
+          .one_minus_beta1 = static_cast<float>(1.0 - beta1),
+          .one_minus_beta2 = static_cast<float>(1.0 - beta2),
+          .decay = static_cast<float>(1.0 - rate * static_cast<double>(step.weight_decay)),
+          .step_size = static_cast<float>(rate / (1.0 - std::pow(beta1, t))),
+          .root_scale = static_cast<float>(std::sqrt(1.0 - std::pow(beta2, t))),
+          .epsilon = step.epsilon};
+}
+
+}  // namespace
+
+void adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m, const Tensor& v,
+           AdamWStep step) {
+  const Arguments arguments("adamw", stream);
+  arguments.tensor("w", w);
+  arguments.sized("g", g, w.size());
+  arguments.sized("m", m, w.size());
+  arguments.sized("v", v, w.size());
+  arguments.require(step.t >= 1, "t is below 1", "t counts updates, the one asked for included");
+  stream.enqueue([=] {
+    HWY_DYNAMIC_DISPATCH(adamw_array)
+    (w.as<float>(), g.as<float>(), m.as<float>(), v.as<float>(), to_size(w.size()),
+     factors_of(step));
+  });
+}
+
+void sgd(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& buffer, SgdStep step) {
+  const Arguments arguments("sgd", stream);
+  arguments.tensor("w", w);
+  arguments.sized("g", g, w.size());
+  arguments.require(step.t >= 1, "t is below 1", "t counts updates, the one asked for included");
+  arguments.require(!step.nesterov || step.momentum > 0.0F, "Nesterov without momentum",
+                    "set a momentum above 0, or nesterov = false");
+  const bool with_momentum = step.momentum != 0.0F;
+  if (with_momentum) arguments.sized("buffer", buffer, w.size());
+  stream.enqueue([=] {
+    HWY_DYNAMIC_DISPATCH(sgd_array)
+    (w.as<float>(), g.as<float>(), with_momentum ? buffer.as<float>() : nullptr, to_size(w.size()),
+     step);
+  });
+}
+
+}  // namespace lockstep::kernels
+#endif

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/collectives/communicator.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "collectives/backend.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/ledger.h"
+#include "lockstep/core/trace.h"
+
+namespace lockstep {
+namespace {
+
+// How often a queued operation that still waits for its input looks at the abort signal.
+constexpr std::chrono::milliseconds kLook{20};
+
+std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.data()); }
+std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
+
+}  // namespace
+
+const char* to_string(ReduceOp op) noexcept {
+  switch (op) {
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::min:
+      return "min";
+    case ReduceOp::max:
+      return "max";
+  }
+  return "unknown";
+}
+
+const char* to_string(CommOperation operation) noexcept {
+  switch (operation) {
+    case CommOperation::barrier:
+      return "barrier";
+    case CommOperation::allocate:
+      return "allocate";
+    case CommOperation::all_reduce:
+      return "all_reduce";
+    case CommOperation::reduce_parts:
+      return "reduce_parts";
+    case CommOperation::all_gather:
+      return "all_gather";
+    case CommOperation::broadcast:
+      return "broadcast";
+  }
+  return "unknown";
+}
+
+struct Communicator::State {
+  // What queued operations use: they may outlive the communicator.
+  struct Shared {
+    std::unique_ptr<Backend> backend;
+    std::shared_ptr<AbortSignal> abort;
+  };
+  using Body = std::function<void(Backend& backend, Wait& wait)>;
+  struct What {
+    CommOperation operation = CommOperation::barrier;
+    std::int64_t count = 0;
+    DType dtype = DType::u8;
+  };
+
+  std::shared_ptr<Shared> shared;
+  std::shared_ptr<Stream> thread;
+  CommunicatorOptions options;
+  LedgerRing* ledger = nullptr;
+  Trace* trace = nullptr;
+  std::uint64_t sequence = 0;
+
+  int size() const { return shared->backend->size(); }
+  UsageError refuse(CommOperation operation, const std::string& why, std::string hint) const;
+  void check_memory(CommOperation operation, const Tensor& tensor) const;
+  std::string text(const What& what) const;
+  Work start(const What& what, const Event& ready, Body body);
+};
+
+UsageError Communicator::State::refuse(CommOperation operation, const std::string& why,
+                                       std::string hint) const {
+  return {"rank " + std::to_string(shared->backend->rank()) + ": " + to_string(operation) +
+              " of group " + options.name + ": " + why,
+          std::move(hint)};
+}
+
+void Communicator::State::check_memory(CommOperation operation, const Tensor& tensor) const {
+  if (tensor.device().kind != DeviceKind::cpu) {
+    throw refuse(operation, "a tensor on " + to_string(tensor.device()), "pass tensors on the cpu");
+  }
+  if (!tensor.defined() && tensor.size() > 0) {
+    throw refuse(operation, "a tensor without memory", "pass a tensor that was allocated");
+  }
+}
+
+// "rank 1: all_reduce #12 of group world (8 x f32)"
+std::string Communicator::State::text(const What& what) const {
+  std::string text = "rank " + std::to_string(shared->backend->rank()) + ": " +
+                     to_string(what.operation) + " #" + std::to_string(sequence) + " of group " +
+                     options.name;
+  if (what.operation != CommOperation::barrier) {
+    text += " (" + std::to_string(what.count) + " x " + to_string(what.dtype) + ")";
+  }
+  return text;
+}
+
+Work Communicator::State::start(const What& what, const Event& ready, Body body) {
+  ++sequence;
+  std::uint64_t number = 0;
+  if (ledger) {
+    LedgerRecord record{.sequence = sequence,
+                        .count = static_cast<std::uint64_t>(what.count),
+                        .enqueued_ns = steady_ns(),
+                        .operation = static_cast<std::uint8_t>(what.operation),
+                        .dtype = static_cast<std::uint8_t>(what.dtype)};
+    options.name.copy(record.group.data(), record.group.size());
+    number = ledger->enqueue(record);
+  }
+  thread->enqueue([shared = shared, ledger = ledger, trace = trace, number, text = text(what),
+                   timeout = options.timeout, ready, body = std::move(body)] {
+    while (!ready.wait_for(kLook)) shared->abort->throw_if_raised();
+    const TraceSpan span(trace, text, "communication");
+    if (ledger) ledger->started(number, steady_ns());
+    Wait wait(*shared->abort, std::chrono::steady_clock::now() + timeout, text);
+    body(*shared->backend, wait);
+    if (ledger) ledger->ended(number, steady_ns());
+  });
+  return {thread->record(), sequence};
+}
+
+Communicator::Communicator(std::unique_ptr<Backend> backend, std::shared_ptr<Stream> thread,
+                           std::shared_ptr<AbortSignal> abort, CommunicatorOptions options)
+    : state_(std::make_unique<State>()) {
+  state_->shared = std::make_shared<State::Shared>();
+  state_->shared->backend = std::move(backend);
+  state_->shared->abort = std::move(abort);
+  state_->thread = std::move(thread);
+  state_->options = std::move(options);
+}
+
+Communicator::~Communicator() = default;
+
+int Communicator::rank() const noexcept { return state_->shared->backend->rank(); }
+int Communicator::size() const noexcept { return state_->size(); }
+const std::string& Communicator::name() const noexcept { return state_->options.name; }
+const char* Communicator::backend_name() const noexcept { return state_->shared->backend->name(); }
+
+void Communicator::observe(LedgerRing* ledger, Trace* trace) noexcept {
+  state_->ledger = ledger;
+  state_->trace = trace;
+}
+
+Tensor Communicator::allocate(std::int64_t elements, DType dtype) {
+  constexpr auto kOperation = CommOperation::allocate;
+  if (elements < 0) {
+    throw state_->refuse(kOperation, std::to_string(elements) + " elements", "ask for 0 or more");
+  }
+  const std::size_t bytes = to_size(elements) * size_of(dtype);
+  std::shared_ptr<std::byte> memory;
+  state_
+      ->start({.operation = kOperation, .count = elements, .dtype = dtype}, {},
+              [&memory, bytes](Backend& backend, Wait& wait) {
+                memory = backend.allocate(bytes, wait);
+              })
+      .wait();
+  std::byte* data = memory.get();
+  return Tensor::borrow(data, {elements}, dtype, Device{}, std::move(memory));
+}
+
+Work Communicator::all_reduce(Tensor inout, ReduceOp op, const Event& ready) {
+  constexpr auto kOperation = CommOperation::all_reduce;
+  state_->check_memory(kOperation, inout);
+  const DType dtype = inout.dtype();
+  if (dtype != DType::f32 && dtype != DType::f64 && dtype != DType::i64) {
+    throw state_->refuse(kOperation, std::string("elements are ") + to_string(dtype),
+                         "reduce f32, f64 or i64");
+  }
+  return state_->start({.operation = kOperation, .count = inout.size(), .dtype = dtype}, ready,
+                       [inout, op](Backend& backend, Wait& wait) {
+                         backend.all_reduce(bytes_of(inout), to_size(inout.size()), inout.dtype(),
+                                            op, wait);
+                       });
+}
+
+Work Communicator::reduce_parts(std::vector<Tensor> parts, Tensor out,
+                                std::shared_ptr<const SumPlan> plan, const Event& ready) {
+  constexpr auto kOperation = CommOperation::reduce_parts;
+  const auto& parts_of_rank = plan->parts_of_rank;
+  if (parts_of_rank.size() != to_size(size())) {
+    throw state_->refuse(kOperation,
+                         "the plan is for " + std::to_string(parts_of_rank.size()) +
+                             " ranks, not " + std::to_string(size()),
+                         "make the plan with the size of this communicator");
+  }
+  const int own = parts_of_rank[to_size(rank())];
+  if (parts.size() != to_size(own)) {
+    throw state_->refuse(
+        kOperation, std::to_string(parts.size()) + " parts, the plan wants " + std::to_string(own),
+        "give SumPlan::parts_of_rank[rank()] parts");
+  }
+  const int all = std::accumulate(parts_of_rank.begin(), parts_of_rank.end(), 0);
+  const auto outside = [all](int part) { return part < 0 || part >= all; };
+  if (outside(plan->result) || std::any_of(plan->adds.begin(), plan->adds.end(), [&](auto add) {
+        return outside(add.into) || outside(add.from) || add.into == add.from;
+      })) {
+    throw state_->refuse(kOperation, "the plan names a part that nobody gives",
+                         "use ordered_plan or invariant_plan");
+  }
+  std::vector<Tensor> tensors = parts;
+  tensors.push_back(out);
+  for (const Tensor& tensor : tensors) {
+    state_->check_memory(kOperation, tensor);
+    if (tensor.dtype() != DType::f32 || tensor.size() != out.size()) {
+      throw state_->refuse(kOperation,
+                           "a part is " + to_string(tensor.shape()) + " " +
+                               to_string(tensor.dtype()) + ", out is " + to_string(out.shape()),
+                           "all parts and out have the same number of f32 elements");
+    }
+  }
+  return state_->start(
+      {.operation = kOperation, .count = out.size(), .dtype = DType::f32}, ready,
+      [parts = std::move(parts), out, plan = std::move(plan)](Backend& backend, Wait& wait) {
+        std::vector<float*> pointers;
+        pointers.reserve(parts.size());
+        for (const Tensor& part : parts) pointers.push_back(part.as<float>());
+        backend.reduce_parts(pointers, out.as<float>(), to_size(out.size()), *plan, wait);
+      });
+}
+
+Work Communicator::all_gather(Tensor in, Tensor out, const Event& ready) {
+  constexpr auto kOperation = CommOperation::all_gather;
+  state_->check_memory(kOperation, in);
+  state_->check_memory(kOperation, out);
+  if (in.dtype() != out.dtype() || out.size() != in.size() * size()) {
+    throw state_->refuse(kOperation,
+                         "in is " + to_string(in.shape()) + " " + to_string(in.dtype()) +
+                             ", out is " + to_string(out.shape()) + " " + to_string(out.dtype()),
+                         "out has the type of in and size() times its elements");
+  }
+  return state_->start({.operation = kOperation, .count = in.size(), .dtype = in.dtype()}, ready,
+                       [in, out](Backend& backend, Wait& wait) {
+                         backend.all_gather(bytes_of(in), bytes_of(out), in.bytes(), wait);
+                       });
+}
+
+Work Communicator::broadcast(Tensor inout, int root, const Event& ready) {
+  constexpr auto kOperation = CommOperation::broadcast;
+  state_->check_memory(kOperation, inout);
+  if (root < 0 || root >= size()) {
+    throw state_->refuse(
+        kOperation, "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks",
+        "name a rank of the group");
+  }
+  return state_->start({.operation = kOperation, .count = inout.size(), .dtype = inout.dtype()},
+                       ready, [inout, root](Backend& backend, Wait& wait) {
+                         backend.broadcast(bytes_of(inout), inout.bytes(), root, wait);
+                       });
+}
+
+Work Communicator::barrier() {
+  return state_->start({.operation = CommOperation::barrier}, {},
+                       [](Backend& backend, Wait& wait) { backend.barrier(wait); });
+}
+
+std::uint64_t Communicator::bytes_moved() const noexcept {
+  return state_->shared->backend->bytes_moved();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/mpi/mpi_backend.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <numeric>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kSliceElements = 16;  // slices begin on cache lines of f32
+// Pieces bound the scratch memory and let one piece travel while the next is added.
+constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
+// Below this each rank sends all it has to all: one exchange where slices need two.
+constexpr std::size_t kWholeBytes = std::size_t{16} << 10;
+
+std::size_t round_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+// All ranks' parts of `count` elements become one, on all ranks.
+struct MpiBackend::Reduction {
+  std::vector<const std::byte*> own;  // this rank's parts
+  std::byte* out = nullptr;
+  std::size_t count = 0;
+  std::size_t width = 0;              // bytes an element
+  std::vector<std::size_t> parts_of;  // by rank
+  std::vector<std::size_t> first_of;  // number of a rank's first part
+  Combine combine;
+
+  std::size_t parts() const { return first_of.back() + parts_of.back(); }
+};
+
+MpiBackend::MpiBackend(std::shared_ptr<MpiState> state, const std::vector<int>& ranks, int rank,
+                       int tag)
+    : rank_(rank),
+      size_(static_cast<int>(ranks.size())),
+      transfers_(std::move(state), ranks, tag) {}
+
+std::shared_ptr<std::byte> MpiBackend::allocate(std::size_t bytes, Wait& /*wait*/) {
+  const std::size_t size = round_up(std::max<std::size_t>(bytes, 1), kAlignment);
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, size));
+  if (memory == nullptr) throw std::bad_alloc();
+  std::memset(memory, 0, size);
+  return {memory, [](std::byte* owned) { std::free(owned); }};
+}
+
+void MpiBackend::send(int peer, const std::byte* data, std::size_t bytes) {
+  count_moved(bytes);
+  transfers_.send(peer, data, bytes);
+}
+
+MpiBackend::Slice MpiBackend::slice_of(int rank, Slice piece) const {
+  const std::size_t each =
+      round_up((piece.size + static_cast<std::size_t>(size_) - 1) / static_cast<std::size_t>(size_),
+               kSliceElements);
+  const std::size_t begin = std::min(each * static_cast<std::size_t>(rank), piece.size);
+  return {.begin = piece.begin + begin, .size = std::min(each, piece.size - begin)};
+}
+
+void MpiBackend::exchange_slices(const Reduction& job, Slice piece) {
+  const Slice mine = slice_of(rank_, piece);
+  const std::size_t part_bytes = mine.size * job.width;
+  scratch_.resize(std::max(scratch_.size(), job.parts() * part_bytes));
+  for (int step = 1; step < size_; ++step) {
+    // Each rank begins with another peer, so that no one is everybody's first.
+    const int to = (rank_ + step) % size_;
+    const Slice theirs = slice_of(to, piece);
+    for (const std::byte* part : job.own) {
+      send(to, part + theirs.begin * job.width, theirs.size * job.width);
+    }
+    const int from = (rank_ + size_ - step) % size_;
+    const auto source = static_cast<std::size_t>(from);
+    for (std::size_t p = 0; p < job.parts_of[source]; ++p) {
+      transfers_.receive(from, &scratch_[0] + (job.first_of[source] + p) * part_bytes, part_bytes);
+    }
+  }
+}
+
+void MpiBackend::add_own_slice(const Reduction& job, Slice piece) {
+  const Slice mine = slice_of(rank_, piece);
+  if (mine.size == 0) return;
+  std::vector<const std::byte*> parts(job.parts());
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    parts[p] = scratch_.data() + p * mine.size * job.width;
+  }
+  for (std::size_t p = 0; p < job.own.size(); ++p) {
+    parts[job.first_of[static_cast<std::size_t>(rank_)] + p] = job.own[p] + mine.begin * job.width;
+  }
+  job.combine(parts, job.out + mine.begin * job.width, mine.size);
+}
+
+void MpiBackend::spread_slices(const Reduction& job, Slice piece) {
+  const Slice mine = slice_of(rank_, piece);
+  for (int step = 1; step < size_; ++step) {
+    send((rank_ + step) % size_, job.out + mine.begin * job.width, mine.size * job.width);
+    const int from = (rank_ + size_ - step) % size_;
+    const Slice theirs = slice_of(from, piece);
+    transfers_.receive(from, job.out + theirs.begin * job.width, theirs.size * job.width);
+  }
+}
+
+void MpiBackend::reduce_whole(const Reduction& job, Wait& wait) {
+  const std::size_t bytes = job.count * job.width;
+  scratch_.resize(std::max(scratch_.size(), job.parts() * bytes));
+  std::vector<const std::byte*> parts(job.parts());
+  for (std::size_t p = 0; p < parts.size(); ++p) parts[p] = scratch_.data() + p * bytes;
+  for (int step = 1; step < size_; ++step) {
+    for (const std::byte* part : job.own) send((rank_ + step) % size_, part, bytes);
+    const int from = (rank_ + size_ - step) % size_;
+    const auto source = static_cast<std::size_t>(from);
+    for (std::size_t p = 0; p < job.parts_of[source]; ++p) {
+      transfers_.receive(from, &scratch_[0] + (job.first_of[source] + p) * bytes, bytes);
+    }
+  }
+  transfers_.complete(wait);
+  for (std::size_t p = 0; p < job.own.size(); ++p) {
+    parts[job.first_of[static_cast<std::size_t>(rank_)] + p] = job.own[p];
+  }
+  job.combine(parts, job.out, job.count);
+}
+
+void MpiBackend::reduce(const Reduction& job, Wait& wait) {
+  if (job.count == 0) return;
+  if (job.parts() * job.count * job.width <= kWholeBytes) {
+    reduce_whole(job, wait);
+    return;
+  }
+  const std::size_t most = kPieceBytes / job.width;
+  const auto piece_at = [&](std::size_t begin) {
+    return Slice{.begin = begin, .size = std::min(most, job.count - begin)};
+  };
+  exchange_slices(job, piece_at(0));
+  transfers_.complete(wait);
+  for (std::size_t begin = 0; begin < job.count; begin += most) {
+    add_own_slice(job, piece_at(begin));
+    spread_slices(job, piece_at(begin));
+    if (begin + most < job.count) exchange_slices(job, piece_at(begin + most));
+    transfers_.complete(wait);
+  }
+}
+
+void MpiBackend::all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
+                            Wait& wait) {
+  Reduction job;
+  job.own = {inout};
+  job.out = inout;
+  job.count = count;
+  job.width = size_of(dtype);
+  job.parts_of.assign(static_cast<std::size_t>(size_), 1);
+  job.first_of.resize(static_cast<std::size_t>(size_));
+  std::iota(job.first_of.begin(), job.first_of.end(), std::size_t{0});
+  job.combine = combine_in_order(dtype, op);
+  reduce(job, wait);
+}
+
+void MpiBackend::reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
+                              const SumPlan& plan, Wait& wait) {
+  Reduction job;
+  for (const float* part : parts) {
+    job.own.push_back(reinterpret_cast<const std::byte*>(part));
+  }
+  job.out = reinterpret_cast<std::byte*>(out);
+  job.count = count;
+  job.width = sizeof(float);
+  std::size_t first = 0;
+  for (const int each : plan.parts_of_rank) {
+    job.first_of.push_back(first);
+    job.parts_of.push_back(static_cast<std::size_t>(each));
+    first += static_cast<std::size_t>(each);
+  }
+  job.combine = combine_by_plan(plan);
+  reduce(job, wait);
+}
+
+void MpiBackend::all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,
+                            Wait& wait) {
+  std::byte* own = out + static_cast<std::size_t>(rank_) * bytes_each;
+  if (own != in && bytes_each > 0) std::memmove(own, in, bytes_each);
+  for (int step = 1; step < size_; ++step) {
+    send((rank_ + step) % size_, own, bytes_each);
+    const int from = (rank_ + size_ - step) % size_;
+    transfers_.receive(from, out + static_cast<std::size_t>(from) * bytes_each, bytes_each);
+  }
+  transfers_.complete(wait);
+}
+
+// A binomial tree, segment by segment: a rank hands one on while its parent already sends the next.
+void MpiBackend::broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) {
+  const int place = (rank_ + size_ - root) % size_;  // the root's is 0
+  const auto rank_at = [&](int at) { return (at + root) % size_; };
+  int reach = 1;  // the first child is so far away: the lowest set bit of our place
+  while (reach < size_ && (place & reach) == 0) reach *= 2;
+  for (std::size_t begin = 0; begin < bytes; begin += MpiTransfers::kSegmentBytes) {
+    const std::size_t size = std::min(MpiTransfers::kSegmentBytes, bytes - begin);
+    if (place != 0) {
+      transfers_.receive(rank_at(place - reach), inout + begin, size);
+      transfers_.complete(wait);
+    }
+    for (int far = reach / 2; far > 0; far /= 2) {
+      if (place + far < size_) send(rank_at(place + far), inout + begin, size);
+    }
+  }
+  transfers_.complete(wait);
+}
+
+// Dissemination: after round k each rank knows of the 2^(k+1) ranks before it.
+void MpiBackend::barrier(Wait& wait) {
+  std::byte sent{};
+  std::byte received{};
+  for (int far = 1; far < size_; far *= 2) {
+    send((rank_ + far) % size_, &sent, 1);
+    transfers_.receive((rank_ + size_ - far) % size_, &received, 1);
+    transfers_.complete(wait);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "collectives/backend.h"
+#include "collectives/mpi/combine.h"
+#include "collectives/mpi/mpi_transfers.h"
+
+namespace lockstep {
+
+/// A group of ranks over MPI point-to-point messages. Reductions exchange slices and add them in
+/// the order that was asked for, so that bits depend neither on the network nor on its timing.
+class MpiBackend final : public Backend {
+ public:
+  /// `ranks`: the group as ranks of the communicator, in the group's order; this process is
+  /// ranks[rank].
+  MpiBackend(std::shared_ptr<MpiState> state, const std::vector<int>& ranks, int rank, int tag);
+
+  const char* name() const noexcept override { return "mpi"; }
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return size_; }
+
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, Wait& wait) override;
+  void all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
+                  Wait& wait) override;
+  void reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
+                    const SumPlan& plan, Wait& wait) override;
+  void all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each, Wait& wait) override;
+  void broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) override;
+  void barrier(Wait& wait) override;
+
+ private:
+  struct Slice {
+    std::size_t begin = 0;
+    std::size_t size = 0;
+  };
+  struct Reduction;
+
+  void send(int peer, const std::byte* data, std::size_t bytes);
+  void reduce(const Reduction& job, Wait& wait);
+  void reduce_whole(const Reduction& job, Wait& wait);
+  void exchange_slices(const Reduction& job, Slice piece);
+  void add_own_slice(const Reduction& job, Slice piece);
+  void spread_slices(const Reduction& job, Slice piece);
+  /// The part of `piece` that `rank` adds up.
+  Slice slice_of(int rank, Slice piece) const;
+
+  int rank_;
+  int size_;
+  MpiTransfers transfers_;
+  std::vector<std::byte> scratch_;  // what others sent, kept between operations
+};
+
+}  // namespace lockstep

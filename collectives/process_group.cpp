@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/collectives/process_group.h"
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "collectives/abort_signal.h"
+#include "collectives/bootstrap.h"
+#include "collectives/control_channel.h"
+#include "collectives/host_identity.h"
+#include "collectives/local/local_group.h"
+#include "collectives/mpi/mpi_process.h"
+#include "collectives/shm/shm_backend.h"
+#include "lockstep/collectives/agree.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// MPI_Finalize waits for all ranks; one that dies inside it must not keep the others.
+constexpr std::chrono::seconds kFinalizeTimeout{5};
+// How long rank 0 may go on alone, to write the result, before the launcher may notice an end.
+constexpr std::chrono::milliseconds kRootEndsFirst{2000};
+constexpr std::chrono::milliseconds kRootEndsFirstAfterAbort{500};
+
+void check_backend(const std::string& backend, int size) {
+  if (backend != "auto" && backend != "shm" && backend != "mpi" && backend != "local") {
+    throw ConfigError("backend \"" + backend + "\" is not known", "use auto, shm or mpi");
+  }
+  if (backend == "local" && size > 1) {
+    throw ConfigError("backend local is for one rank, this job has " + std::to_string(size),
+                      "use auto, shm or mpi");
+  }
+}
+
+// Runs `body` on the communication thread and waits; false if it is still running at the deadline.
+// Throws what the body throws, or what ended the thread's work before it.
+bool run_on(Stream& thread, std::function<void()> body, Clock::time_point deadline) {
+  const Event done = Event::make();
+  thread.enqueue([done, body = std::move(body)] {
+    try {
+      body();
+      done.reach();
+    } catch (...) {
+      done.fail(std::current_exception());
+    }
+  });
+  // After a failed operation the thread drops the body, and only this event says so.
+  const Event behind = thread.record();
+  if (!behind.wait_for(std::max(Clock::duration::zero(), deadline - Clock::now()))) return false;
+  done.wait();
+  return true;
+}
+
+// What each rank tells the others at the start.
+struct Arrival {
+  HostIdentity host;
+  ControlPoint control;  // rank 0's
+};
+
+std::string encode_arrival(const Arrival& arrival) {
+  return BodyWriter()
+      .text(arrival.host.name)
+      .text(arrival.host.key)
+      .number(arrival.host.process_id)
+      .text(encode_point(arrival.control))
+      .take();
+}
+
+Arrival decode_arrival(const std::string& text) {
+  BodyReader reader(text);
+  Arrival arrival;
+  arrival.host.name = reader.text();
+  arrival.host.key = reader.text();
+  arrival.host.process_id = reader.number();
+  arrival.control = decode_point(reader.text());
+  return arrival;
+}
+
+}  // namespace
+
+struct ProcessGroup::State {
+  GroupOptions options;
+  LaunchPlace place;
+  std::vector<std::string> hosts;
+  std::vector<std::string> host_keys;
+  std::vector<int> process_ids;
+  std::shared_ptr<AbortSignal> signal = std::make_shared<AbortSignal>();
+  std::unique_ptr<MpiProcess> mpi;  // none in a job of one; used on `thread` only
+  std::shared_ptr<Stream> thread = std::make_shared<Stream>(Device{}, "comm");
+  std::unique_ptr<ControlChannel> control;
+  std::unique_ptr<Communicator> world;
+
+  Clock::time_point collective_deadline() const {
+    return Clock::now() + options.collective_timeout;
+  }
+
+  std::string rank_text() const { return "rank " + std::to_string(place.rank); }
+
+  std::vector<int> all_ranks() const {
+    std::vector<int> ranks(static_cast<std::size_t>(place.size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+
+  void set_arrivals(const std::vector<Arrival>& arrivals) {
+    for (const Arrival& arrival : arrivals) {
+      hosts.push_back(arrival.host.name);
+      host_keys.push_back(arrival.host.key);
+      process_ids.push_back(arrival.host.process_id);
+    }
+    const auto own = host_keys.begin() + place.rank;
+    place.local_rank = static_cast<int>(std::count(host_keys.begin(), own, *own));
+  }
+
+  void start_control(std::vector<ControlLink> links) {
+    ControlOptions control_options;
+    control_options.rank = place.rank;
+    control_options.size = place.size;
+    control_options.silence_timeout = options.silence_timeout;
+    control_options.exit_timeout = options.exit_timeout;
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+      control_options.names.push_back("rank " + std::to_string(rank) + " (pid " +
+                                      std::to_string(process_ids[rank]) + " on host " +
+                                      hosts[rank] + ")");
+    }
+    control =
+        std::make_unique<ControlChannel>(std::move(control_options), std::move(links), signal);
+  }
+
+  // On the communication thread: MPI, who is where, and how to reach rank 0.
+  std::vector<Arrival> arrive(const Arrival& own, Clock::time_point deadline) {
+    Wait wait(*signal, deadline, rank_text() + ": start");
+    mpi = std::make_unique<MpiProcess>(place, wait);
+    const auto backend = mpi->group(all_ranks());
+    std::vector<Arrival> arrivals;
+    for (const std::string& text : MpiExchange(*backend, wait).all_gather(encode_arrival(own))) {
+      arrivals.push_back(decode_arrival(text));
+    }
+    return arrivals;
+  }
+
+  std::vector<ControlLink> connect(const std::vector<Arrival>& arrivals, ControlListener* listener,
+                                   Clock::time_point deadline) const {
+    if (listener != nullptr) return listener->accept(place.size, deadline);
+    ControlPoint point = arrivals.front().control;
+    const auto own = static_cast<std::size_t>(place.rank);
+    if (host_keys[own] == host_keys.front()) point.addresses = {"127.0.0.1"};
+    std::vector<ControlLink> links;
+    links.push_back(connect_to_root(point, place.rank, deadline));
+    return links;
+  }
+
+  bool one_host(const std::vector<int>& ranks) const {
+    return std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+      return host_keys[static_cast<std::size_t>(rank)] ==
+             host_keys[static_cast<std::size_t>(ranks.front())];
+    });
+  }
+
+  // On the communication thread; `groups` are all groups that the job makes now, in one order.
+  std::unique_ptr<Backend> make_backend(const std::vector<std::vector<int>>& groups, Wait& wait) {
+    std::unique_ptr<MpiBackend> own;
+    std::vector<int> ranks;
+    for (const std::vector<int>& group : groups) {
+      if (auto backend = mpi->group(group)) {
+        own = std::move(backend);
+        ranks = group;
+      }
+    }
+    const bool near = one_host(ranks);
+    if (options.backend == "mpi" || (options.backend == "auto" && !near)) return own;
+    if (!near) {
+      std::string where;
+      for (const int rank : ranks) where += " " + hosts[static_cast<std::size_t>(rank)];
+      throw ConfigError(
+          wait.operation() + ": backend shm needs all ranks on one host, they are on" + where,
+          "use backend = auto or mpi");
+    }
+    MpiExchange exchange(*own, wait);
+    return make_shm_backend(own->rank(), own->size(), exchange, wait);
+  }
+
+  std::unique_ptr<Communicator> make_communicator(std::string name,
+                                                  const std::vector<std::vector<int>>& groups,
+                                                  Clock::time_point deadline) {
+    const auto own = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
+      return std::find(group.begin(), group.end(), place.rank) != group.end();
+    });
+    const auto backend = std::make_shared<std::unique_ptr<Backend>>();
+    if (own->size() == 1) *backend = std::move(make_local_backends(1).front());
+    if (place.size > 1) {
+      // Also for a group of one: all ranks count the groups.
+      const std::string what = rank_text() + ": make group " + name;
+      const bool done = run_on(
+          *thread,
+          [this, backend, groups, deadline, what] {
+            Wait wait(*signal, deadline, what);
+            if (*backend) {
+              for (const std::vector<int>& group : groups) mpi->group(group);
+            } else {
+              *backend = make_backend(groups, wait);
+            }
+          },
+          // Earlier operations on this thread have deadlines of their own.
+          deadline + options.collective_timeout);
+      if (!done) {
+        throw CommError(what + ": the communication thread does not answer",
+                        "look at the log of the other ranks");
+      }
+    }
+    return std::make_unique<Communicator>(
+        std::move(*backend), thread, signal,
+        CommunicatorOptions{.name = std::move(name), .timeout = options.collective_timeout});
+  }
+};
+
+ProcessGroup::ProcessGroup(std::unique_ptr<State> state) : state_(std::move(state)) {}
+ProcessGroup::ProcessGroup(ProcessGroup&&) noexcept = default;
+ProcessGroup& ProcessGroup::operator=(ProcessGroup&&) noexcept = default;
+ProcessGroup::~ProcessGroup() = default;
+
+ProcessGroup ProcessGroup::init(GroupOptions options) {
+  const auto deadline = Clock::now() + options.init_timeout;
+  auto state = std::make_unique<State>();
+  state->place = launch_place();
+  state->options = std::move(options);
+  check_backend(state->options.backend, state->place.size);
+
+  Arrival own;
+  own.host = host_identity();
+  std::vector<ControlLink> links;
+  if (state->place.size == 1) {
+    state->set_arrivals({own});
+  } else {
+    std::unique_ptr<ControlListener> listener;
+    if (state->place.rank == 0) {
+      listener = std::make_unique<ControlListener>();
+      own.control = listener->point();
+    }
+    const auto arrivals = std::make_shared<std::vector<Arrival>>();
+    const bool done = run_on(
+        *state->thread,
+        [raw = state.get(), arrivals, own, deadline] { *arrivals = raw->arrive(own, deadline); },
+        deadline + std::chrono::seconds(1));
+    if (!done) {
+      const CommError error(state->rank_text() + ": MPI_Init has not returned within " +
+                                std::to_string(state->options.init_timeout.count()) + " s",
+                            "look for a rank that did not start; timeout.init sets the time");
+      // The thread hangs inside MPI and holds this memory; the process is about to end.
+      static_cast<void>(state.release());
+      throw error;
+    }
+    state->set_arrivals(*arrivals);
+    links = state->connect(*arrivals, listener.get(), deadline);
+  }
+  state->start_control(std::move(links));
+  state->world = state->make_communicator("world", {state->all_ranks()}, deadline);
+  return ProcessGroup(std::move(state));
+}
+
+int ProcessGroup::rank() const noexcept { return state_->place.rank; }
+int ProcessGroup::size() const noexcept { return state_->place.size; }
+int ProcessGroup::local_rank() const noexcept { return state_->place.local_rank; }
+const std::vector<std::string>& ProcessGroup::hosts() const noexcept { return state_->hosts; }
+const std::vector<int>& ProcessGroup::process_ids() const noexcept { return state_->process_ids; }
+const std::string& ProcessGroup::launcher() const noexcept { return state_->place.launcher; }
+Communicator& ProcessGroup::world() noexcept { return *state_->world; }
+
+std::unique_ptr<Communicator> ProcessGroup::split(std::string name, int color, int key) {
+  struct Member {
+    int color;
+    int key;
+    int rank;
+  };
+  std::vector<Member> members;
+  for (const std::string& text :
+       gather_text(world(), BodyWriter().number(color).number(key).take())) {
+    BodyReader reader(text);
+    const int its_color = reader.number();
+    const int its_key = reader.number();
+    members.push_back({its_color, its_key, static_cast<int>(members.size())});
+  }
+  std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
+    return std::tie(a.color, a.key, a.rank) < std::tie(b.color, b.key, b.rank);
+  });
+  std::vector<std::vector<int>> groups;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (i == 0 || members[i].color != members[i - 1].color) groups.emplace_back();
+    groups.back().push_back(members[i].rank);
+  }
+  return state_->make_communicator(std::move(name), groups, state_->collective_deadline());
+}
+
+void ProcessGroup::abort(AbortCause cause) noexcept { state_->control->abort(std::move(cause)); }
+
+std::shared_ptr<const AbortSignal> ProcessGroup::abort_signal() const noexcept {
+  return state_->signal;
+}
+
+void ProcessGroup::on_abort(std::function<void(const AbortCause&)> callback) {
+  state_->control->on_abort(std::move(callback));
+}
+
+bool ProcessGroup::lost_peer_within(std::chrono::milliseconds window) const noexcept {
+  return state_->control->lost_peer_within(window);
+}
+
+Outcome ProcessGroup::leave(Outcome mine) noexcept {
+  const Verdict verdict = state_->control->leave(mine);
+  if (state_->place.size == 1) return verdict.outcome;
+  bool finalized = false;
+  if (verdict.complete) {
+    try {
+      const auto result = std::make_shared<std::atomic<bool>>(false);
+      const bool done = run_on(
+          *state_->thread, [mpi = state_->mpi.get(), result] { *result = mpi->finalize(); },
+          Clock::now() + kFinalizeTimeout);
+      finalized = done && *result;
+      // As in init(): the thread hangs inside MPI for good.
+      if (!done) static_cast<void>(new std::shared_ptr<Stream>(state_->thread));
+    } catch (const std::exception&) {
+      finalized = false;  // ends like after a failure, by the exit status alone
+    }
+  }
+  // A launcher leaves ranks alone that have finalised and end with 0, and only those.
+  if (!finalized || verdict.outcome != Outcome::finished) {
+    state_->control->wait_for_root_to_end(verdict.complete ? kRootEndsFirst
+                                                           : kRootEndsFirstAfterAbort);
+  }
+  return verdict.outcome;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/shared_memory/mailbox.h"
+
+#include <new>
+
+namespace lockstep::shared_memory {
+namespace {
+
+// Two lines of 64 bytes: the prefetcher fetches them in pairs.
+constexpr std::size_t kLine = 128;
+
+}  // namespace
+
+struct Mailbox::Slot {
+  Descriptor descriptor;
+  alignas(kLine) std::byte piece[kPieceBytes];
+};
+
+// What one rank shows. Its memory begins as zeros, which is the state of a rank that has not come.
+struct Mailbox::Port {
+  alignas(kLine) std::atomic<std::uint64_t> round;  // the last one this rank has come to
+  alignas(kLine) std::atomic<std::uint64_t> begun;  // sequence · 256 + operation, for messages
+  alignas(kLine) Slot slots[2];
+};
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);  // it is shared by processes
+
+std::string to_string(const Descriptor& descriptor) {
+  std::string text = to_string(descriptor.operation);
+  text += " #" + std::to_string(descriptor.sequence);
+  if (descriptor.operation == CommOperation::barrier) return text;
+  text += " (" + std::to_string(descriptor.count) + " x " + lockstep::to_string(descriptor.dtype);
+  if (descriptor.operation == CommOperation::all_reduce) {
+    text += std::string(", ") + to_string(descriptor.op);
+  }
+  if (descriptor.operation == CommOperation::broadcast) {
+    text += ", root " + std::to_string(descriptor.detail);
+  }
+  if (descriptor.operation == CommOperation::reduce_parts) {
+    text += ", plan " + std::to_string(descriptor.detail);
+  }
+  return text + ")";
+}
+
+std::size_t Mailbox::bytes(int ranks) noexcept {
+  return sizeof(Port) * static_cast<std::size_t>(ranks);
+}
+
+Mailbox::Mailbox(int rank, int size, std::byte* memory)
+    : rank_(rank), size_(size), ports_(reinterpret_cast<Port*>(memory)) {}
+
+Mailbox::Port& Mailbox::port(int rank) const noexcept {
+  return ports_[static_cast<std::size_t>(rank)];
+}
+
+void Mailbox::begin(const Descriptor& descriptor) noexcept {
+  port(rank_).begun.store(
+      descriptor.sequence << 8U | static_cast<std::uint64_t>(descriptor.operation),
+      std::memory_order_relaxed);
+}
+
+std::byte* Mailbox::outgoing() noexcept { return port(rank_).slots[(round_ + 1) % 2].piece; }
+
+const std::byte* Mailbox::incoming(int rank) const noexcept {
+  return port(rank).slots[round_ % 2].piece;
+}
+
+void Mailbox::exchange(const Descriptor& mine, Wait& wait) {
+  ++round_;
+  port(rank_).slots[round_ % 2].descriptor = mine;
+  port(rank_).round.store(round_, std::memory_order_release);
+  try {
+    await_peers(wait);
+  } catch (const TimeoutError& error) {
+    throw TimeoutError(std::string(error.what()) + ", waiting for " + late_ranks(), error.hint());
+  }
+  for (int peer = 0; peer < size_; ++peer) {
+    const Descriptor& theirs = port(peer).slots[round_ % 2].descriptor;
+    if (theirs == mine) continue;
+    throw UsageError("ranks of a group call different operations: rank " + std::to_string(rank_) +
+                         " " + to_string(mine) + ", rank " + std::to_string(peer) + " " +
+                         to_string(theirs),
+                     "every rank must call the same collectives, in the same order and of the same "
+                     "size; look for a branch that depends on the rank");
+  }
+}
+
+void Mailbox::await_peers(Wait& wait) const {
+  for (int peer = 0; peer < size_; ++peer) {
+    while (port(peer).round.load(std::memory_order_acquire) < round_) wait.step();
+    wait.progress();
+  }
+}
+
+std::string Mailbox::late_ranks() const {
+  std::string text;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (port(peer).round.load(std::memory_order_relaxed) >= round_) continue;
+    if (!text.empty()) text += ", ";
+    text += "rank " + std::to_string(peer);
+    const std::uint64_t begun = port(peer).begun.load(std::memory_order_relaxed);
+    if (begun == 0) {
+      text += " (has begun nothing yet)";
+    } else {
+      text += " (last began " + std::string(to_string(static_cast<CommOperation>(begun & 0xffU))) +
+              " #" + std::to_string(begun >> 8U) + ")";
+    }
+  }
+  return text;
+}
+
+}  // namespace lockstep::shared_memory

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "collectives/shared_memory/space.h"
+#include "collectives/wait.h"
+#include "lockstep/collectives/communicator.h"
+
+namespace lockstep::shared_memory {
+
+/// What a rank believes the group is doing: must be equal on all ranks.
+struct Descriptor {
+  std::uint64_t sequence = 0;  // operations of this backend so far, this one included
+  std::uint64_t count = 0;     // elements or bytes
+  std::uint64_t detail = 0;    // root, or a hash of the plan
+  CommOperation operation = CommOperation::barrier;
+  DType dtype = DType::u8;
+  ReduceOp op = ReduceOp::sum;
+  bool operator==(const Descriptor&) const = default;
+};
+
+/// "all_reduce #12 (8 x f32, sum)"
+std::string to_string(const Descriptor& descriptor);
+
+/// Rounds in which every rank shows every other a descriptor and a piece of data, with one
+/// synchronisation each.
+///
+/// A rank owns two slots and uses them in turn. It writes the slot of round t + 2 only after all
+/// ranks have come to round t + 1, hence have read what was in it in round t.
+class Mailbox {
+ public:
+  static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
+  /// Bytes of the space that a group of `ranks` needs, zero-filled.
+  static std::size_t bytes(int ranks) noexcept;
+
+  Mailbox(int rank, int size, std::byte* memory);
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+
+  /// Tells peers what this rank is about to do, for their messages.
+  void begin(const Descriptor& descriptor) noexcept;
+  /// Where this rank writes its piece of the next round, kPieceBytes.
+  std::byte* outgoing() noexcept;
+  /// One round. Throws UsageError that names both ranks if a peer shows another descriptor, and
+  /// TimeoutError that names the late ranks and what they last did.
+  void exchange(const Descriptor& mine, Wait& wait);
+  /// The piece of `rank` in the last round, until this rank comes to the next one.
+  const std::byte* incoming(int rank) const noexcept;
+
+ private:
+  struct Slot;
+  struct Port;
+  Port& port(int rank) const noexcept;
+  void await_peers(Wait& wait) const;
+  std::string late_ranks() const;
+
+  int rank_;
+  int size_;
+  Port* ports_;
+  std::uint64_t round_ = 0;
+};
+
+}  // namespace lockstep::shared_memory

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/shared_memory/shared_memory_backend.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/shared_memory/elementwise.h"
+#include "collectives/shared_memory/sum_program.h"
+
+namespace lockstep::shared_memory {
+namespace {
+
+constexpr std::size_t kPiece = Mailbox::kPieceBytes;
+// Up to here one synchronisation with everyone reading everything beats two with slices.
+constexpr std::size_t kSmallBytes = 4096;
+constexpr std::size_t kSliceUnit = 16;  // floats in a cache line: two ranks never write to one
+
+// Begins with a rank's mailbox memory and rides along what reduce_parts needs of its parts.
+struct PartsHeader {
+  Place out;
+  std::uint64_t parts = 0;  // as many places follow
+};
+constexpr std::size_t kMostParts = (kPiece - sizeof(PartsHeader)) / sizeof(Place);
+
+struct InPlaceOffer {
+  std::uint64_t offered = 0;
+  Place place;
+};
+
+constexpr std::size_t kErrorBytes = 1024;  // of a message that rank 0 passes on
+
+template <typename T>
+void put(std::byte* at, const T& value) {
+  std::memcpy(at, &value, sizeof value);
+}
+
+template <typename T>
+T get(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+// memcpy must not be given null, which is what an empty tensor has.
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
+}
+
+UsageError not_allocated(const Descriptor& descriptor) {
+  return {to_string(descriptor) + ": a tensor does not lie in memory of this group",
+          "take parts and out from Communicator::allocate of the same communicator"};
+}
+
+}  // namespace
+
+SharedMemoryBackend::SharedMemoryBackend(const char* name, int rank, int size,
+                                         std::shared_ptr<Space> space)
+    : name_(name),
+      space_(std::move(space)),
+      mailbox_(rank, size, space_->map(0, Mailbox::bytes(size))),
+      segments_(space_, rank, size, Mailbox::bytes(size)) {}
+
+Descriptor SharedMemoryBackend::begin(CommOperation operation, std::size_t count,
+                                      DType dtype) noexcept {
+  const Descriptor descriptor{
+      .sequence = ++operations_, .count = count, .operation = operation, .dtype = dtype};
+  mailbox_.begin(descriptor);
+  return descriptor;
+}
+
+std::shared_ptr<std::byte> SharedMemoryBackend::allocate(std::size_t bytes, Wait& wait) {
+  const Descriptor descriptor = begin(CommOperation::allocate, bytes, DType::u8);
+  std::string failure;
+  if (rank() == 0) {
+    try {
+      segments_.extend(bytes);
+    } catch (const Error& error) {
+      failure = error.what();
+      failure.resize(std::min(failure.size(), kErrorBytes - 1));
+    }
+    std::memcpy(mailbox_.outgoing(), failure.c_str(), failure.size() + 1);
+  }
+  mailbox_.exchange(descriptor, wait);
+  failure = reinterpret_cast<const char*>(mailbox_.incoming(0));
+  if (!failure.empty()) {
+    throw DeviceError(wait.operation() + ": " + failure, "use a smaller model or more memory");
+  }
+  return segments_.append(bytes);
+}
+
+void SharedMemoryBackend::all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
+                                     Wait& wait) {
+  Descriptor descriptor = begin(CommOperation::all_reduce, count, dtype);
+  descriptor.op = op;
+  const std::size_t bytes = count * size_of(dtype);
+  if (bytes > kSmallBytes && dtype == DType::f32 && op == ReduceOp::sum &&
+      all_reduce_in_place(reinterpret_cast<float*>(inout), count, descriptor, wait)) {
+    return;
+  }
+  for (std::size_t at = 0; at < std::max<std::size_t>(bytes, 1); at += kPiece) {
+    const std::size_t n = std::min(kPiece, bytes - at);
+    copy_bytes(mailbox_.outgoing(), inout + at, n);
+    mailbox_.exchange(descriptor, wait);
+    copy_bytes(inout + at, mailbox_.incoming(0), n);
+    for (int peer = 1; peer < size(); ++peer) {
+      combine(inout + at, mailbox_.incoming(peer), n / size_of(dtype), dtype, op);
+    }
+  }
+  count_moved(bytes * peers());
+}
+
+// Whether it was done: all ranks have their array in shared memory, or none goes this way.
+bool SharedMemoryBackend::all_reduce_in_place(float* inout, std::size_t count,
+                                              const Descriptor& descriptor, Wait& wait) {
+  const auto place = segments_.find(inout, count * sizeof(float));
+  put(mailbox_.outgoing(),
+      InPlaceOffer{.offered = place ? 1U : 0U, .place = place.value_or(Place{})});
+  mailbox_.exchange(descriptor, wait);
+  std::vector<float*> arrays;
+  for (int peer = 0; peer < size(); ++peer) {
+    const auto offer = get<InPlaceOffer>(mailbox_.incoming(peer));
+    if (offer.offered == 0) return false;
+    arrays.push_back(reinterpret_cast<float*>(segments_.at(peer, offer.place)));
+  }
+  sum_own_slice(ordered_plan(size()), {arrays.begin(), arrays.end()}, arrays, count);
+  mailbox_.exchange(descriptor, wait);
+  return true;
+}
+
+void SharedMemoryBackend::reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
+                                       const SumPlan& plan, Wait& wait) {
+  Descriptor descriptor = begin(CommOperation::reduce_parts, count, DType::f32);
+  descriptor.detail = fingerprint(plan);
+  const std::size_t bytes = count * sizeof(float);
+  const auto out_place = segments_.find(out, bytes);
+  if (!out_place || parts.size() > kMostParts) throw not_allocated(descriptor);
+  std::byte* piece = mailbox_.outgoing();
+  put(piece, PartsHeader{.out = *out_place, .parts = parts.size()});
+  piece += sizeof(PartsHeader);
+  for (const float* part : parts) {
+    const auto place = segments_.find(part, bytes);
+    if (!place) throw not_allocated(descriptor);
+    put(piece, *place);
+    piece += sizeof(Place);
+  }
+  mailbox_.exchange(descriptor, wait);
+  std::vector<const float*> all_parts;
+  std::vector<float*> all_outs;
+  for (int peer = 0; peer < size(); ++peer) {
+    const std::byte* shown = mailbox_.incoming(peer);
+    const auto header = get<PartsHeader>(shown);
+    shown += sizeof(PartsHeader);
+    all_outs.push_back(reinterpret_cast<float*>(segments_.at(peer, header.out)));
+    for (std::uint64_t i = 0; i < header.parts; ++i, shown += sizeof(Place)) {
+      all_parts.push_back(reinterpret_cast<const float*>(segments_.at(peer, get<Place>(shown))));
+    }
+  }
+  sum_own_slice(plan, all_parts, all_outs, count);
+  mailbox_.exchange(descriptor, wait);
+}
+
+void SharedMemoryBackend::sum_own_slice(const SumPlan& plan, const std::vector<const float*>& parts,
+                                        const std::vector<float*>& outs, std::size_t count) {
+  const std::size_t units = (count + kSliceUnit - 1) / kSliceUnit;
+  const auto edge = [&](int rank) {
+    const auto share = units * static_cast<std::size_t>(rank) / static_cast<std::size_t>(size());
+    return std::min(share * kSliceUnit, count);
+  };
+  const std::size_t begin = edge(rank());
+  const std::size_t end = edge(rank() + 1);
+  run_sum(plan, parts, outs, begin, end);
+  count_moved((end - begin) * sizeof(float) * peers());
+}
+
+void SharedMemoryBackend::all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,
+                                     Wait& wait) {
+  const Descriptor descriptor = begin(CommOperation::all_gather, bytes_each, DType::u8);
+  for (std::size_t at = 0; at < std::max<std::size_t>(bytes_each, 1); at += kPiece) {
+    const std::size_t n = std::min(kPiece, bytes_each - at);
+    copy_bytes(mailbox_.outgoing(), in + at, n);
+    mailbox_.exchange(descriptor, wait);
+    for (int peer = 0; peer < size(); ++peer) {
+      copy_bytes(out + static_cast<std::size_t>(peer) * bytes_each + at, mailbox_.incoming(peer),
+                 n);
+    }
+  }
+  count_moved(bytes_each * peers());
+}
+
+void SharedMemoryBackend::broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) {
+  Descriptor descriptor = begin(CommOperation::broadcast, bytes, DType::u8);
+  descriptor.detail = static_cast<std::uint64_t>(root);
+  for (std::size_t at = 0; at < std::max<std::size_t>(bytes, 1); at += kPiece) {
+    const std::size_t n = std::min(kPiece, bytes - at);
+    if (rank() == root) copy_bytes(mailbox_.outgoing(), inout + at, n);
+    mailbox_.exchange(descriptor, wait);
+    if (rank() != root) copy_bytes(inout + at, mailbox_.incoming(root), n);
+  }
+  if (rank() == root) count_moved(bytes * peers());
+}
+
+void SharedMemoryBackend::barrier(Wait& wait) {
+  mailbox_.exchange(begin(CommOperation::barrier, 0, DType::u8), wait);
+}
+
+}  // namespace lockstep::shared_memory

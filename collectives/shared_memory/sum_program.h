@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lockstep/collectives/sum_plan.h"
+
+namespace lockstep::shared_memory {
+
+/// Carries out `plan` on elements [begin, end) of every part and stores the sum to the same
+/// elements of every output. An output may be one of the parts; other parts keep their contents.
+///
+/// Works block by block, so that intermediate sums stay in the first-level cache and each element
+/// of a part is read once from memory.
+void run_sum(const SumPlan& plan, std::span<const float* const> parts, std::span<float* const> outs,
+             std::size_t begin, std::size_t end);
+
+/// Equal plans have equal numbers; different ones, as good as never.
+std::uint32_t fingerprint(const SumPlan& plan);
+
+}  // namespace lockstep::shared_memory

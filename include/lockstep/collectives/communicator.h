@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/collectives/sum_plan.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/core/tensor.h"
+
+namespace lockstep {
+
+class Backend;      // collectives/backend.h
+class AbortSignal;  // collectives/abort_signal.h
+class LedgerRing;
+class Trace;
+
+enum class ReduceOp : std::uint8_t { sum, min, max };
+const char* to_string(ReduceOp op) noexcept;
+
+/// What an operation is, in messages and in the ledger; the numbers are those of its file.
+enum class CommOperation : std::uint8_t {
+  barrier = 1,
+  allocate = 2,
+  all_reduce = 3,
+  reduce_parts = 4,
+  all_gather = 5,
+  broadcast = 6,
+};
+const char* to_string(CommOperation operation) noexcept;
+
+/// One operation under way; keeps its tensors alive.
+class Work {
+ public:
+  Work(Event event, std::uint64_t sequence) : event_(std::move(event)), sequence_(sequence) {}
+  /// For Stream::wait.
+  const Event& event() const noexcept { return event_; }
+  bool done() const noexcept { return event_.done(); }
+  /// The host waits. Throws CommError at the group's deadline or when a peer is lost.
+  void wait() const { event_.wait(); }
+  /// Position in the communicator's order, from 1.
+  std::uint64_t sequence() const noexcept { return sequence_; }
+
+ private:
+  Event event_;
+  std::uint64_t sequence_;
+};
+
+struct CommunicatorOptions {
+  std::string name = "world";  // for messages and the ledger
+  std::chrono::nanoseconds timeout = std::chrono::minutes(5);
+};
+
+/// Collective operations of one group of ranks.
+///
+/// Every rank calls the same operations in the same order, from one thread at a time; each starts
+/// after `ready` and runs on a communication thread. Public calls check, number, count, trace and
+/// write to the ledger; the backend moves bytes. With one rank all of them are the identity.
+class Communicator {
+ public:
+  Communicator(std::unique_ptr<Backend> backend, std::shared_ptr<Stream> thread,
+               std::shared_ptr<AbortSignal> abort, CommunicatorOptions options);
+  ~Communicator();  // frees; never communicates
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const noexcept;
+  int size() const noexcept;
+  const std::string& name() const noexcept;
+  /// "local", "shm" or "mpi".
+  const char* backend_name() const noexcept;
+
+  /// Operations from now on are written to these; both are borrowed, null is none. They must
+  /// outlive the operations.
+  void observe(LedgerRing* ledger, Trace* trace) noexcept;
+
+  /// Memory of this rank in which reduce_parts works without copies, zero-filled and aligned to 64
+  /// bytes. Collective: every rank asks for the same size, in the same order as all operations.
+  Tensor allocate(std::int64_t elements, DType dtype);
+
+  /// inout = the reduction over ranks, in rank order, the same bits everywhere. f32, f64, i64.
+  Work all_reduce(Tensor inout, ReduceOp op, const Event& ready = {});
+
+  /// out = the sum that `plan` makes of all ranks' parts. All parts of all ranks and `out` have the
+  /// same number of f32 elements and lie in memory from allocate(); `out` may be one of the parts,
+  /// whose other contents are unspecified afterwards. This rank gives plan->parts_of_rank[rank()].
+  Work reduce_parts(std::vector<Tensor> parts, Tensor out, std::shared_ptr<const SumPlan> plan,
+                    const Event& ready = {});
+
+  /// out [size()·n] = every rank's in [n], in rank order; any type.
+  Work all_gather(Tensor in, Tensor out, const Event& ready = {});
+
+  /// inout = that of rank `root`; any type.
+  Work broadcast(Tensor inout, int root, const Event& ready = {});
+
+  Work barrier();
+
+  /// Bytes this rank has sent or stored for others so far.
+  std::uint64_t bytes_moved() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/collectives/bucket_plan.h"
+#include "lockstep/collectives/communicator.h"
+#include "lockstep/collectives/sum_plan.h"
+#include "lockstep/core/parameter.h"
+#include "lockstep/core/stream.h"
+
+namespace lockstep {
+
+enum class Reduction : std::uint8_t {
+  fast,       // the backend's own best
+  ordered,    // in rank order, f32
+  invariant,  // one tree over the leaves: the same bits on any number of ranks
+};
+
+struct ReducerOptions {
+  Reduction reduction = Reduction::invariant;
+  std::size_t first_bucket_bytes = std::size_t{1} << 20;
+  std::size_t bucket_bytes = std::size_t{25} << 20;
+  bool overlap = true;  // false: every bucket is launched after the last backward, for comparison
+};
+
+/// What one leaf (micro-batch) adds to the step's sums; the loss writes it on the compute stream.
+struct LeafSums {
+  double loss = 0.0;  // sum over valid tokens, nats
+  std::int64_t tokens = 0;
+  std::int64_t non_finite = 0;
+};
+
+/// What a rank tells all others in a step, beside its leaves.
+struct StepFlags {
+  bool notice = false;  // this rank was asked to stop
+  bool skip = false;    // this rank wants the update withheld
+};
+
+/// A step, added up over all ranks; the same on each.
+struct StepTotals {
+  double loss = 0.0;  // leaf sums added in leaf order, fp64
+  std::int64_t tokens = 0;
+  bool notice = false;
+  bool skip = false;
+  bool non_finite = false;
+  std::int64_t non_finite_leaf = -1;  // the first one, by leaf number
+};
+
+/// Sums gradients over the leaves of the global batch, while backward still runs.
+///
+/// One step: begin_step(); for each own leaf begin_leaf(), forward, loss into leaf_sums(), backward
+/// (parameters mark themselves ready) or zero_leaf(); then finish(). Gradients are *sums*; the
+/// caller scales once by 1/tokens. Every call is made by the thread that runs the passes;
+/// mark_ready may come from any. Collective: the constructor, and each step as a whole.
+class GradientReducer {
+ public:
+  /// `leaves`: V of the global batch. Throws ConfigError if there are more ranks than leaves.
+  GradientReducer(Communicator& data, Stream& compute, Parameters parameters, std::int64_t leaves,
+                  ReducerOptions options = {});
+  ~GradientReducer();
+  GradientReducer(const GradientReducer&) = delete;
+  GradientReducer& operator=(const GradientReducer&) = delete;
+
+  const BucketPlan& plan() const noexcept;
+  LeafRange leaves() const noexcept;
+  /// Gradient arenas that this rank holds, and nodes it sends (1 unless invariant).
+  std::int64_t arenas() const noexcept;
+  std::int64_t cover() const noexcept;
+
+  void begin_step();
+  /// Opens a backward pass for leaf `leaf`; leaves come in order.
+  void begin_leaf(std::int64_t leaf);
+  /// Where the loss of the open leaf is written, by work on the compute stream.
+  LeafSums* leaf_sums() noexcept;
+  /// The open leaf has no samples: its gradient is zero.
+  void zero_leaf();
+  /// Ends the step: launches what is left; the compute stream waits for the reduced gradients, the
+  /// host for the totals. Throws UsageError that names a parameter never marked ready in a leaf, on
+  /// all ranks.
+  StepTotals finish(StepFlags flags = {});
+
+  /// The reduced gradients of the last step as one flat arena [plan().arena_elements], f32; padding
+  /// is zero. Also bound as each parameter's grad().
+  const Tensor& arena() const noexcept;
+
+  /// Seconds in which the compute stream waited for communication, in the last step.
+  double exposed_seconds() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep

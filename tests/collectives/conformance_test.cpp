@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every transport must do, on 1 to 4 ranks and with sizes that nothing divides.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <string>
+#include <tuple>
+
+#include "lockstep/collectives/communicator.h"
+#include "tests/support/shm_ranks.h"
+#include "tests/support/tree_sum.h"
+
+namespace lockstep {
+namespace {
+
+class Conformance : public ::testing::TestWithParam<std::tuple<std::string, int>> {
+ protected:
+  int ranks() const { return std::get<1>(GetParam()); }
+
+  void run(const std::function<void(Communicator&)>& body) const {
+    const CommunicatorOptions options{.timeout = std::chrono::seconds(30)};
+    auto abort = std::make_shared<AbortSignal>();
+    testing_support::run_group(std::get<0>(GetParam()) == "shm"
+                                   ? testing_support::make_shm_group(ranks(), options, abort)
+                                   : make_local_group(ranks(), options, abort),
+                               abort, body);
+  }
+};
+
+constexpr std::int64_t kSizes[] = {0, 1, 7, 16, 1023, 1025, 65'537, 300'003};
+
+// A value that depends on rank and position, over several decades.
+float value(int rank, std::int64_t i) {
+  const float sign = (rank + i) % 3 == 0 ? -1.0F : 1.0F;
+  return sign * static_cast<float>(i % 1013 + rank + 1) * (rank % 2 == 0 ? 1e-4F : 1e3F);
+}
+
+float rank_ordered_sum(int ranks, std::int64_t i) {
+  float sum = value(0, i);
+  for (int rank = 1; rank < ranks; ++rank) sum += value(rank, i);
+  return sum;
+}
+
+Tensor filled(Tensor tensor, int rank) {
+  for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.as<float>()[i] = value(rank, i);
+  return tensor;
+}
+
+std::int64_t differences(const Tensor& got, const std::function<float(std::int64_t)>& want) {
+  std::int64_t different = 0;
+  for (std::int64_t i = 0; i < got.size(); ++i) {
+    const float wanted = want(i);
+    different += std::memcmp(got.as<float>() + i, &wanted, sizeof wanted) != 0 ? 1 : 0;
+  }
+  return different;
+}
+
+TEST_P(Conformance, AddsInRankOrderFromPrivateMemory) {
+  run([](Communicator& group) {
+    for (const std::int64_t size : kSizes) {
+      const Tensor data = filled(Tensor(Device{}, {size}, DType::f32), group.rank());
+      group.all_reduce(data, ReduceOp::sum).wait();
+      EXPECT_EQ(differences(data, [&](auto i) { return rank_ordered_sum(group.size(), i); }), 0)
+          << size << " elements";
+    }
+  });
+}
+
+TEST_P(Conformance, AddsInRankOrderInAllocatedMemory) {
+  run([](Communicator& group) {
+    for (const std::int64_t size : kSizes) {
+      const Tensor data = filled(group.allocate(size, DType::f32), group.rank());
+      group.all_reduce(data, ReduceOp::sum).wait();
+      EXPECT_EQ(differences(data, [&](auto i) { return rank_ordered_sum(group.size(), i); }), 0)
+          << size << " elements";
+    }
+  });
+}
+
+TEST_P(Conformance, AddsWhereOneRankHasPrivateMemory) {
+  run([](Communicator& group) {
+    const Tensor allocated = group.allocate(5001, DType::f32);
+    const Tensor data =
+        filled(group.rank() == 0 ? Tensor(Device{}, {5001}, DType::f32) : allocated, group.rank());
+    group.all_reduce(data, ReduceOp::sum).wait();
+    EXPECT_EQ(differences(data, [&](auto i) { return rank_ordered_sum(group.size(), i); }), 0);
+  });
+}
+
+TEST_P(Conformance, FindsMinimumAndMaximumOfEveryType) {
+  run([](Communicator& group) {
+    constexpr std::int64_t kSize = 40'001;
+    const Tensor integers(Device{}, {kSize}, DType::i64);
+    const Tensor reals(Device{}, {kSize}, DType::f64);
+    for (std::int64_t i = 0; i < kSize; ++i) {
+      integers.as<std::int64_t>()[i] = (group.rank() + i) % group.size() - 1;
+      reals.as<double>()[i] = 0.5 * static_cast<double>((group.rank() + i) % group.size());
+    }
+    group.all_reduce(integers, ReduceOp::min).wait();
+    group.all_reduce(reals, ReduceOp::max).wait();
+    for (std::int64_t i = 0; i < kSize; ++i) {
+      ASSERT_EQ(integers.as<std::int64_t>()[i], -1);
+      ASSERT_EQ(reals.as<double>()[i], 0.5 * (group.size() - 1));
+    }
+  });
+}
+
+TEST_P(Conformance, KeepsANanInMinimumAndMaximum) {
+  run([](Communicator& group) {
+    for (const ReduceOp op : {ReduceOp::min, ReduceOp::max}) {
+      for (int bad = 0; bad < group.size(); ++bad) {
+        const Tensor data(Device{}, {1}, DType::f32);
+        *data.as<float>() = group.rank() == bad ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
+        group.all_reduce(data, op).wait();
+        EXPECT_NE(*data.as<float>(), *data.as<float>());
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, SumsIntegersExactly) {
+  run([](Communicator& group) {
+    const Tensor data(Device{}, {3}, DType::i64);
+    for (int i = 0; i < 3; ++i) {
+      data.as<std::int64_t>()[i] = (std::int64_t{1} << 60) / 4 + group.rank() + i;
+    }
+    group.all_reduce(data, ReduceOp::sum).wait();
+    const std::int64_t n = group.size();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(data.as<std::int64_t>()[i],
+                n * ((std::int64_t{1} << 60) / 4 + i) + n * (n - 1) / 2);
+    }
+  });
+}
+
+TEST_P(Conformance, ReducesPartsByTheTreeInPlace) {
+  run([](Communicator& group) {
+    for (const std::int64_t leaves : {std::int64_t{4}, std::int64_t{5}, std::int64_t{12}}) {
+      const auto plan = std::make_shared<SumPlan>(invariant_plan(group.size(), leaves));
+      const auto cover = canonical_cover(owned_leaves(group.rank(), group.size(), leaves), leaves);
+      for (const std::int64_t size : {0, 1, 7, 16, 1023, 1025, 9001}) {
+        const auto leaf_values = [&](std::int64_t i) {
+          std::vector<float> values;
+          for (int leaf = 0; leaf < leaves; ++leaf) values.push_back(value(leaf, i));
+          return values;
+        };
+        std::vector<Tensor> parts;
+        // Every rank makes the same number of allocations.
+        for (std::size_t slot = 0; slot < 8; ++slot) {
+          const Tensor memory = group.allocate(size, DType::f32);
+          if (slot >= cover.size()) continue;
+          for (std::int64_t i = 0; i < size; ++i) {
+            memory.as<float>()[i] = *testing_support::tree_sum(leaf_values(i), cover[slot]);
+          }
+          parts.push_back(memory);
+        }
+        ASSERT_EQ(parts.size(), cover.size());
+        group.reduce_parts(parts, parts.front(), plan).wait();
+        for (std::int64_t i = 0; i < size; ++i) {
+          ASSERT_EQ(parts.front().as<float>()[i], testing_support::tree_sum(leaf_values(i)))
+              << size << " elements, element " << i;
+        }
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, GathersEveryTypeInRankOrder) {
+  run([](Communicator& group) {
+    for (const std::int64_t size : kSizes) {
+      for (const DType dtype : {DType::u8, DType::bf16, DType::f64}) {
+        const Tensor in(Device{}, {size}, dtype);
+        const Tensor out(Device{}, {group.size(), size}, dtype);
+        if (in.bytes() > 0) std::memset(in.data(), group.rank() + 1, in.bytes());
+        group.all_gather(in, out).wait();
+        const auto* bytes = static_cast<const unsigned char*>(out.data());
+        const std::size_t stride = in.bytes() > 999 ? 331 : 1;
+        for (std::size_t i = 0; i < out.bytes(); i += stride) {
+          ASSERT_EQ(bytes[i], i / in.bytes() + 1);
+        }
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, BroadcastsFromEveryRank) {
+  run([](Communicator& group) {
+    for (const std::int64_t size : kSizes) {
+      for (int root = 0; root < group.size(); ++root) {
+        const Tensor data = filled(Tensor(Device{}, {size}, DType::f32), group.rank());
+        group.broadcast(data, root).wait();
+        EXPECT_EQ(differences(data, [&](auto i) { return value(root, i); }), 0);
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, HoldsEveryRankAtABarrier) {
+  std::atomic<int> arrived{0};
+  run([&](Communicator& group) {
+    for (int round = 1; round <= 20; ++round) {
+      arrived.fetch_add(1);
+      group.barrier().wait();
+      EXPECT_GE(arrived.load(), round * group.size());
+    }
+  });
+}
+
+TEST_P(Conformance, AllocatesZeroesAligned) {
+  run([](Communicator& group) {
+    for (const std::int64_t size : kSizes) {
+      const Tensor memory = group.allocate(size, DType::f32);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.data()) % 64, 0U);
+      EXPECT_EQ(differences(memory, [](auto) { return 0.0F; }), 0);
+      filled(memory, group.rank());  // so that memory used again would show
+    }
+  });
+}
+
+TEST_P(Conformance, RunsQueuedOperationsInOrderAfterTheirInputs) {
+  run([](Communicator& group) {
+    Stream compute(Device{}, "compute");
+    const Tensor data = Tensor::zeros(Device{}, {1000}, DType::f32);
+    std::vector<Work> works;
+    for (int round = 0; round < 50; ++round) {
+      compute.enqueue([data] {
+        for (int i = 0; i < 1000; ++i) data.as<float>()[i] += 1.0F;
+      });
+      works.push_back(group.all_reduce(data, ReduceOp::max, compute.record()));
+      compute.wait(works.back().event());
+    }
+    compute.synchronize();
+    EXPECT_EQ(differences(data, [](auto) { return 50.0F; }), 0);
+    for (std::size_t i = 0; i < works.size(); ++i) EXPECT_EQ(works[i].sequence(), i + 1);
+  });
+}
+
+TEST_P(Conformance, FinishesSmallOperationsQuicklyWithMoreRanksThanCores) {
+  const auto began = std::chrono::steady_clock::now();
+  run([](Communicator& group) {
+    const Tensor data = Tensor::zeros(Device{}, {16}, DType::f32);
+    for (int i = 0; i < 200; ++i) group.all_reduce(data, ReduceOp::sum).wait();
+  });
+  // A waiter that spins through its time slice takes 11 ms an operation, 2 s in all.
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(1));
+}
+
+TEST_P(Conformance, CountsTheBytesItMoves) {
+  run([](Communicator& group) {
+    EXPECT_EQ(group.bytes_moved(), 0U);
+    const Tensor data = Tensor::zeros(Device{}, {1000}, DType::f32);
+    group.all_reduce(data, ReduceOp::sum).wait();
+    EXPECT_EQ(group.bytes_moved(), 4000U * static_cast<unsigned>(group.size() - 1));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Conformance,
+                         ::testing::Combine(::testing::Values("local", "shm"),
+                                            ::testing::Values(1, 2, 3, 4)),
+                         [](const auto& instance) {
+                           return std::get<0>(instance.param) + "_" +
+                                  std::to_string(std::get<1>(instance.param));
+                         });
+
+}  // namespace
+}  // namespace lockstep

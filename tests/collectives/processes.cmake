@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests of processes. Included by CMakeLists.txt beside it.
+lockstep_test(
+  processes_test
+  SOURCES
+  ${CMAKE_CURRENT_LIST_DIR}/bootstrap_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/control_channel_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/exit_rendezvous_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/handshake_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/mesh_shape_test.cpp
+  LIBS
+  lockstep_collectives)
+target_include_directories(processes_test PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+
+lockstep_mpi_test(
+  process_group_mpi_test
+  SOURCES
+  ${CMAKE_CURRENT_LIST_DIR}/process_group_mpi_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/mesh_mpi_test.cpp
+  LIBS
+  lockstep_collectives
+  RANKS
+  1
+  2
+  3
+  4)
+target_include_directories(process_group_mpi_test PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+
+# The same tests over messages, which one host takes only where it is forced.
+foreach(ranks 2 3 4)
+  add_test(NAME process_group_mpi_test.mpi.${ranks}
+           COMMAND "${PROJECT_SOURCE_DIR}/scripts/mpirun-local" -n ${ranks}
+                   $<TARGET_FILE:process_group_mpi_test> --backend=mpi)
+  set_tests_properties(process_group_mpi_test.mpi.${ranks} PROPERTIES LABELS mpi TIMEOUT 120
+                                                                      RUN_SERIAL ON)
+endforeach()
+
+# Ranks that are killed, stopped or throw, as the script next door does to them.
+add_executable(fault_probe ${CMAKE_CURRENT_LIST_DIR}/fault_probe.cpp)
+target_link_libraries(fault_probe PRIVATE lockstep_collectives lockstep_options)
+add_test(NAME lost_rank_test
+         COMMAND python3 "${PROJECT_SOURCE_DIR}/tests/fault/lost_rank_test.py"
+                 $<TARGET_FILE:fault_probe> "${PROJECT_SOURCE_DIR}/scripts/mpirun-local")
+set_tests_properties(lost_rank_test PROPERTIES LABELS fault TIMEOUT 300 RUN_SERIAL ON
+                                               SKIP_RETURN_CODE 77)
+
+# A program that has initialised MPI with too little for the communication thread is told so.
+add_executable(mpi_owner ${CMAKE_CURRENT_LIST_DIR}/mpi_owner.cpp)
+target_link_libraries(mpi_owner PRIVATE lockstep_collectives lockstep_mpi lockstep_options)
+add_test(NAME mpi_owner COMMAND "${PROJECT_SOURCE_DIR}/scripts/mpirun-local" -n 2
+                                $<TARGET_FILE:mpi_owner>)
+set_tests_properties(mpi_owner PROPERTIES LABELS mpi TIMEOUT 30 RUN_SERIAL ON)
+
+add_test(NAME mpirun_local_test COMMAND "${PROJECT_SOURCE_DIR}/tests/fault/mpirun_local_test.sh"
+                                        "${PROJECT_SOURCE_DIR}/scripts/mpirun-local")
+set_tests_properties(mpirun_local_test PROPERTIES LABELS mpi TIMEOUT 60 RUN_SERIAL ON)

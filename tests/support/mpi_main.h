@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "lockstep/collectives/process_group.h"
+
+namespace lockstep::testing_support {
+
+/// The job that this test program is a rank of. Every test runs on all ranks at once and ends on
+/// all with the same result: one that fails anywhere fails everywhere.
+ProcessGroup& job();
+
+/// Whether all ranks give the same text. Collective.
+bool same_on_all_ranks(const std::string& text);
+
+}  // namespace lockstep::testing_support

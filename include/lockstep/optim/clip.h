@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/collectives/bucket_plan.h"
+#include "lockstep/core/parameter.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/core/tensor.h"
+
+namespace lockstep::optim {
+
+/// The size of a whole gradient.
+struct GradientNorm {
+  double of_sums = 0.0;              // √(Σ g²) over the arena's sums, before 1/tokens
+  std::string non_finite_parameter;  // the first in forward order; empty: all gradients are finite
+
+  bool finite() const noexcept { return non_finite_parameter.empty(); }
+  /// The norm of the mean gradient: what a log calls grad_norm.
+  double per_token(std::int64_t tokens) const noexcept {
+    return tokens > 0 ? of_sums / static_cast<double>(tokens) : 0.0;
+  }
+};
+
+/// The L2 norm over the gradient arena.
+///
+/// Squares are f64, summed block by block and then in block order, so that large f32 values do not
+/// overflow and the bits depend on the arena alone. A tied parameter has one place in the arena and
+/// counts once.
+class GlobalNorm {
+ public:
+  GlobalNorm(const Parameters& parameters, const BucketPlan& plan);
+  /// Queues the sums behind the reduced gradients; the host waits for them. `arena`
+  /// [plan.arena_elements] f32, its padding zero. Throws UsageError for another size.
+  GradientNorm measure(Stream& stream, const Tensor& arena);
+
+ private:
+  struct Place {
+    std::string name;
+    std::int64_t first_block;
+    std::int64_t end_block;
+  };
+  std::vector<Place> places_;  // in forward order
+  std::vector<double> block_sums_;
+};
+
+/// min(1, limit / norm), rounded to f32, without an epsilon. 1 where `limit` is 0 (off) or the norm
+/// is 0 or not finite (then no update is made at all).
+float clip_factor(double norm, double limit) noexcept;
+
+}  // namespace lockstep::optim

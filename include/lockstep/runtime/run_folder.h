@@ -58,7 +58,4 @@ class RunFolder {
   int lock_ = -1;
 };
 
-/// Now, as `YYYY-MM-DDThh:mm:ss.mmmZ`.
-std::string utc_now();
-
 }  // namespace lockstep

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/collectives/communicator.h"
+#include "lockstep/core/state_dict.h"
+#include "lockstep/runtime/object_store.h"
+
+namespace lockstep {
+
+/// Where a run stands in its data: one global position, whatever the number of ranks.
+struct DataCursor {
+  std::string fingerprint;
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;  // samples into the epoch's order
+  bool operator==(const DataCursor&) const = default;
+};
+
+/// All of a run's state that is not a tensor; the same on every rank and for any number of ranks.
+struct TrainState {
+  std::uint64_t step = 0;
+  std::uint64_t tokens = 0;  // cumulative valid tokens
+  std::uint64_t seed = 0;    // of the counter-based generator
+  DataCursor data;
+  std::uint64_t schedule_total = 0;
+  std::uint64_t schedule_position = 0;  // updates made so far: t
+  std::uint64_t leaves = 0;             // V
+  std::uint64_t micro = 0;              // sequences a leaf
+  /// The text of Hugging Face's config.json, kept byte for byte.
+  std::string model;
+  /// What bits depend on: "cpu", "isa", "lockstep", library versions, …
+  std::map<std::string, std::string> code;
+  bool operator==(const TrainState&) const = default;
+};
+
+/// Name and shape of a parameter as a whole, without padding.
+struct ModelTensor {
+  std::string name;
+  Shape shape;
+};
+
+struct CheckpointMesh {
+  std::uint64_t dp = 1;
+  std::uint64_t tp = 1;
+  std::uint64_t zero = 0;
+  bool operator==(const CheckpointMesh&) const = default;
+};
+
+/// What to do with commits that are there.
+enum class ResumePolicy : std::uint8_t {
+  automatic,  // load the newest, else start at 0
+  never,      // refuse (78)
+  must,       // load the newest, else refuse (74)
+};
+
+struct CheckpointOptions {
+  CheckpointMesh mesh;          // dp · tp = ranks of the group
+  std::uint64_t keep = 3;  // newest commits that retention leaves; at least 1
+};
+
+struct OpenOptions {
+  std::vector<ModelTensor> model;
+  std::map<std::string, std::string> code;  // as TrainState::code; at most 2 KiB in all
+  ResumePolicy resume = ResumePolicy::automatic;
+};
+
+/// The record that makes a checkpoint exist.
+struct CommitInfo {
+  std::uint64_t seq = 0;  // of its record in the log
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t bytes = 0;  // of all shards
+  std::uint64_t shards = 0;
+  std::string time;  // UTC, ISO 8601
+};
+
+struct OpenResult {
+  std::uint64_t attempt = 0;          // the epoch of this launch's CLAIM, from 1
+  std::string job;                    // uuid
+  std::optional<CommitInfo> resume;   // what load() will try first
+  std::vector<std::string> warnings;  // worth a line each: damaged records, a sweep that failed
+};
+
+struct LoadResult {
+  TrainState state;
+  CommitInfo commit;
+  std::vector<std::string> warnings;  // commits found damaged, each with the first damage
+};
+
+struct SaveResult {
+  CommitInfo commit;
+  std::vector<std::string> warnings;  // of retention, which never fails a save
+};
+
+/// Saves and loads the state of a job as sharded checkpoints in an object store.
+///
+/// Every call is collective over `world`, one thread a rank, the order open(), load(), save()….
+/// It returns on every rank or throws on every rank: the rank with the fault throws what went
+/// wrong, the others CommError with its text and outcome. Only rank 0 touches the log. The state is
+/// that of data-parallel replicas: each tensor is written once, split evenly over the ranks, and
+/// may be loaded on any number of ranks. Tensors lie in the memory of the host.
+///
+/// FencedError (80) from save(): a newer launch has claimed the job; stop. DataError with outcome
+/// no_checkpoint (74) from load(): commits are there, none is whole. StorageError: nothing has
+/// changed, the last commit stands, and the call may be repeated.
+class Checkpointer {
+ public:
+  /// Both are borrowed. No communication. Throws UsageError for a mesh that is not the group's.
+  Checkpointer(ObjectStore& store, Communicator& world, CheckpointOptions options);
+  ~Checkpointer();
+  Checkpointer(const Checkpointer&) = delete;
+  Checkpointer& operator=(const Checkpointer&) = delete;
+
+  /// Reads the log, refuses what must be refused before anything is written (another model, with
+  /// the parameters that differ; the resume policy; a store without create-if-absent), then claims
+  /// the job and sweeps what dead launches left behind. Once.
+  OpenResult open(const OpenOptions& options);
+
+  /// Fills the tensors of `state` from the newest live commit, every byte checked. A commit that is
+  /// damaged is noted in the log, for all later readers, and the one before is taken. Nothing if
+  /// the job has no commit yet. Throws ConfigError that lists the tensors if `state` and the commit
+  /// do not hold the same ones.
+  std::optional<LoadResult> load(const StateDict& state);
+
+  /// Returns when the commit is durable. `scalars` and the table of `state` are the same on every
+  /// rank. Afterwards old commits are retired: the newest `keep` stay, and the one loaded by this
+  /// launch until it has two of its own.
+  SaveResult save(const TrainState& scalars, const StateDict& state);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+struct ObjectInfo {
+  std::string key;
+  std::uint64_t size = 0;  // bytes
+};
+
+/// What became of a conditional write.
+enum class Creation : std::uint8_t {
+  created,  // the object is ours and durable
+  exists,   // somebody else's object has this key; nothing was changed
+};
+
+/// A new object that is written in pieces and appears, whole and durable, with commit().
+///
+/// Without commit() nothing ever appears, and the destructor takes away what was begun. One thread.
+class ObjectWriter {
+ public:
+  virtual ~ObjectWriter() = default;
+  ObjectWriter(const ObjectWriter&) = delete;
+  ObjectWriter& operator=(const ObjectWriter&) = delete;
+
+  /// Bytes from `offset` on. Pieces do not overlap and come in rising order, except that the piece
+  /// at offset 0 may come last. Bytes that are never written are zero.
+  virtual void write(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
+  /// Once.
+  virtual Creation commit() = 0;
+
+ protected:
+  ObjectWriter() = default;
+};
+
+/// Named immutable byte strings under one root. All calls from any thread.
+///
+/// Keys are relative, parts separated by "/", never empty, "." or ".."; else UsageError. Whatever
+/// is written is durable and visible to every reader when the call returns, or it is not there at
+/// all. The one primitive that writers coordinate by is create_if_absent: of many writers of one
+/// key exactly one is told `created`.
+///
+/// Failures are StorageError, which names the store, the operation and the key; outcome config
+/// where only a person can help (no permission, not a folder), else failed_elsewhere.
+class ObjectStore {
+ public:
+  /// `file:PATH` (any POSIX file system with hard links) or `mem:NAME` (this process's memory;
+  /// equal names are one store until the process ends). Throws ConfigError for any other scheme.
+  /// Nothing is created before the first write.
+  static std::unique_ptr<ObjectStore> open(std::string_view uri);
+
+  virtual ~ObjectStore() = default;
+  ObjectStore(const ObjectStore&) = delete;
+  ObjectStore& operator=(const ObjectStore&) = delete;
+
+  /// For messages.
+  virtual std::string uri() const = 0;
+
+  /// The whole object; nothing if there is none.
+  virtual std::optional<std::string> read(std::string_view key) = 0;
+  /// Fills `into` from `offset` on. The number of bytes read: fewer than asked for only at the
+  /// object's end; nothing if there is no object.
+  virtual std::optional<std::size_t> read(std::string_view key, std::uint64_t offset,
+                                          std::span<std::byte> into) = 0;
+  /// Its bytes; nothing if there is none.
+  virtual std::optional<std::uint64_t> size(std::string_view key) = 0;
+
+  /// `epoch`: of the writer, so that what a dead one left behind can be told from what a live one
+  /// is writing. An answer lost on the way is found out by comparing, never by a second attempt.
+  virtual Creation create_if_absent(std::string_view key, std::string_view bytes,
+                                    std::uint64_t epoch) = 0;
+  /// The same for a large object of `size` bytes, in pieces.
+  virtual std::unique_ptr<ObjectWriter> create(std::string_view key, std::uint64_t size,
+                                               std::uint64_t epoch) = 0;
+
+  /// Objects whose key begins with `prefix`, in byte order of the key.
+  virtual std::vector<ObjectInfo> list(std::string_view prefix) = 0;
+  /// A missing key is no error.
+  virtual void remove(std::string_view key) = 0;
+
+ protected:
+  ObjectStore() = default;
+};
+
+/// Tries on keys `p/<nonce>.a` and `.b` whether create-if-absent works, and removes them. Throws
+/// ConfigError with what to do where it does not: then two launches could overwrite each other.
+void probe(ObjectStore& store, std::uint64_t epoch);
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/state_dict.h"
+#include "lockstep/runtime/object_store.h"
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/shard.h"
+
+namespace lockstep {
+
+/// The datasets of a commit, by tensor. Reads and checks all heads at construction; throws
+/// DamageError. One thread.
+class CommitReader {
+ public:
+  CommitReader(ObjectStore& store, const Manifest& manifest);
+
+  /// Fills `target`, the box `box` of the tensor, in the tensor's own type. Throws DamageError for
+  /// damage, a hole or an overlap.
+  void read(const TensorLine& tensor, StateKind kind, const Box& box, std::byte* target);
+
+ private:
+  struct Part {
+    const std::string* key;  // of the shard
+    const Fragment* fragment;
+  };
+
+  ObjectStore& store_;
+  const Manifest& manifest_;
+  std::vector<ShardHead> heads_;                    // by writer
+  std::map<std::string, std::vector<Part>> parts_;  // by path of the first run
+};
+
+/// The type in which a kind of a tensor is saved: that of the parameter, f32 for optimizer state.
+DType saved_type(const TensorLine& tensor, StateKind kind) noexcept;
+
+std::vector<std::uint64_t> unsigned_shape(const Shape& shape);
+
+enum class TableMatch : std::uint8_t { exact, subset };
+
+/// Throws ConfigError that lists the differences unless `state` holds the manifest's tensors: all
+/// of them, or some.
+void check_table(const Manifest& manifest, const StateDict& state, TableMatch match);
+
+/// Fills the tensors of `state`, which has passed check_table.
+void restore(ObjectStore& store, const Manifest& manifest, const StateDict& state);
+
+}  // namespace lockstep

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/checkpoint/save_plan.h"
+
+#include <algorithm>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "runtime/checkpoint/restore.h"
+
+namespace lockstep {
+namespace {
+
+void check_entry(const StateDict& state, const StateEntry& entry) {
+  const auto refuse = [&](const std::string& what, const std::string& hint) {
+    throw UsageError("checkpoint: " + entry.name + " (" + to_string(entry.kind) + ") " + what,
+                     hint);
+  };
+  if (entry.tensor_axis.kind != PlacementKind::replicated) {
+    refuse("is not replicated", "this build saves data-parallel replicas");
+  }
+  if (entry.tensor.device().kind != DeviceKind::cpu) {
+    refuse("is not in the host's memory", "copy it to the host first");
+  }
+  if (!can_be_saved(entry.tensor.dtype())) {
+    refuse(std::string("is of type ") + to_string(entry.tensor.dtype()),
+           "use f32, bf16, f16, i64 or u8");
+  }
+  if (entry.kind == StateKind::param) return;
+  const StateEntry* param = state.find(entry.name, StateKind::param);
+  if (!param || param->tensor.shape() != entry.tensor.shape()) {
+    refuse("has no parameter of its shape", "bind the parameter under the same name");
+  }
+  if (entry.tensor.dtype() != DType::f32) refuse("is not f32", "optimizer state is kept in f32");
+  if (entry.kind == StateKind::master && param->tensor.dtype() == DType::f32) {
+    refuse("belongs to an f32 parameter", "only bf16 and f16 parameters have a master");
+  }
+}
+
+}  // namespace
+
+SaveTable make_table(const StateDict& state) {
+  SaveTable table;
+  for (const StateEntry& entry : state.entries()) {
+    check_entry(state, entry);
+    table.tensors.push_back({.name = entry.name,
+                             .kind = entry.kind,
+                             .dtype = entry.tensor.dtype(),
+                             .gshape = unsigned_shape(entry.tensor.shape())});
+    if (entry.kind != StateKind::param) continue;
+    TensorLine line{.name = entry.name,
+                    .shape = entry.tensor.shape(),
+                    .dtype = entry.tensor.dtype(),
+                    .kinds = {StateKind::param}};
+    for (const StateKind kind : {StateKind::master, StateKind::m, StateKind::v}) {
+      if (state.find(entry.name, kind)) line.kinds.push_back(kind);
+    }
+    table.parameters += static_cast<std::uint64_t>(entry.tensor.size());
+    table.lines.push_back(std::move(line));
+  }
+  std::sort(table.lines.begin(), table.lines.end(),
+            [](const TensorLine& a, const TensorLine& b) { return a.name < b.name; });
+  return table;
+}
+
+std::string fingerprint(const SaveTable& table, const TrainState& scalars) {
+  Manifest manifest;
+  manifest.tensors = table.lines;
+  manifest.state = scalars;
+  return to_hex(sha256(encode(manifest)));
+}
+
+}  // namespace lockstep

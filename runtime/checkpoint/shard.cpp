@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/checkpoint/shard.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "runtime/checkpoint/damage.h"
+
+namespace lockstep {
+namespace {
+
+DamageError damaged(const std::string& key, const std::string& what) {
+  return DamageError({.object = key, .dataset = {}, .block = {}, .what = what});
+}
+
+/// Reads `into` whole; the shard's size has been checked.
+void read_exactly(ObjectStore& store, const std::string& key, std::uint64_t offset,
+                  std::span<std::byte> into) {
+  const auto got = store.read(key, offset, into);
+  if (!got) throw damaged(key, "the shard is missing");
+  if (*got != into.size()) throw damaged(key, "the shard is truncated");
+}
+
+void check_head(const ShardHead& head, const Manifest& manifest, const ManifestShard& shard) {
+  const bool same = head.job == manifest.job && head.epoch == manifest.epoch &&
+                    head.step == manifest.state.step && head.writer == shard.writer &&
+                    head.mesh.dp == manifest.mesh.dp && head.mesh.tp == manifest.mesh.tp &&
+                    head.plan_sha256 == manifest.plan_sha256;
+  if (!same) throw damaged(shard.key, "the shard belongs to another save");
+}
+
+}  // namespace
+
+ManifestShard write_shard(ObjectStore& store, const std::string& key, ShardHead head,
+                          const std::vector<const std::byte*>& data) {
+  const auto writer = store.create(key, head.total_bytes, head.epoch);
+  for (std::size_t i = 0; i < head.fragments.size(); ++i) {
+    Fragment& fragment = head.fragments[i];
+    fragment.crcs.clear();
+    for (std::uint64_t done = 0; done < fragment.bytes; done += kBlockBytes) {
+      const std::span block(data[i] + done, std::min(kBlockBytes, fragment.bytes - done));
+      fragment.crcs.push_back(crc32c(block));
+      writer->write(fragment.offset + done, block);
+    }
+  }
+  const std::vector<std::byte> bytes = build_head(head);
+  writer->write(0, bytes);
+  if (writer->commit() == Creation::exists) {
+    throw StorageError("shard " + key + " is already there in store " + store.uri(),
+                       "another process writes under the same attempt number; stop one of them");
+  }
+  return {.key = key,
+          .size = head.total_bytes,
+          .head_bytes = head.head_bytes,
+          .head_sha256 = to_hex(sha256(bytes)),
+          .writer = head.writer,
+          .dp = head.writer / head.mesh.tp,
+          .tp = head.writer % head.mesh.tp};
+}
+
+ShardHead read_head(ObjectStore& store, const Manifest& manifest, const ManifestShard& shard) {
+  const auto size = store.size(shard.key);
+  if (!size) throw damaged(shard.key, "the shard is missing");
+  if (*size != shard.size) {
+    throw damaged(shard.key, "the shard has " + std::to_string(*size) + " bytes, not " +
+                                 std::to_string(shard.size));
+  }
+  if (shard.head_bytes > shard.size) throw damaged(shard.key, "the head is larger than the shard");
+  std::vector<std::byte> bytes(shard.head_bytes);
+  read_exactly(store, shard.key, 0, bytes);
+  if (to_hex(sha256(bytes)) != shard.head_sha256) {
+    throw damaged(shard.key, "the head's SHA-256 is wrong");
+  }
+  try {
+    ShardHead head = parse_head(std::move(bytes), shard.size);
+    check_head(head, manifest, shard);
+    return head;
+  } catch (const DamageError&) {
+    throw;
+  } catch (const DataError& error) {
+    throw damaged(shard.key, error.what());
+  }
+}
+
+void read_fragment(ObjectStore& store, const std::string& key, const Fragment& fragment,
+                   const std::vector<CopyRun>& runs, std::byte* target) {
+  const std::uint64_t width = size_of(fragment.dtype);
+  std::vector<std::byte> block;
+  std::size_t next = 0;  // the first run that reaches into this block or beyond it
+  for (std::uint64_t index = 0; index < fragment.crcs.size() && next < runs.size(); ++index) {
+    const std::uint64_t begin = index * kBlockBytes;
+    const std::uint64_t end = std::min(begin + kBlockBytes, fragment.bytes);
+    if (runs[next].source * width >= end) continue;
+    block.resize(end - begin);
+    read_exactly(store, key, fragment.offset + begin, block);
+    // A second read tells a fault on the way from a fault at rest.
+    if (crc32c(block) != fragment.crcs[index]) {
+      read_exactly(store, key, fragment.offset + begin, block);
+      if (crc32c(block) != fragment.crcs[index]) {
+        throw DamageError({.object = key,
+                           .dataset = fragment.path,
+                           .block = index,
+                           .what = "the block's CRC32C is wrong"});
+      }
+    }
+    for (; next < runs.size(); ++next) {
+      const CopyRun& run = runs[next];
+      const std::uint64_t run_begin = run.source * width;
+      const std::uint64_t run_end = run_begin + run.length * width;
+      if (run_begin >= end) break;
+      const std::uint64_t from = std::max(run_begin, begin);
+      const std::uint64_t to = std::min(run_end, end);
+      std::memcpy(target + run.target * width + (from - run_begin), block.data() + (from - begin),
+                  to - from);
+      if (run_end > end) break;  // goes on in the next block
+    }
+  }
+}
+
+std::vector<Gap> gaps_of(const ShardHead& head) {
+  std::vector<Gap> gaps;
+  std::uint64_t end = head.head_bytes;
+  for (const Fragment& fragment : head.fragments) {
+    if (fragment.offset > end) gaps.push_back({.begin = end, .end = fragment.offset});
+    end = fragment.offset + fragment.bytes;
+  }
+  return gaps;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/runtime/object_store.h"
+#include "runtime/checkpoint/head.h"
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/reshard.h"
+
+namespace lockstep {
+
+/// Writes a shard: payload first, then the head with its checksums. `data[i]` points to the bytes
+/// of the fragment i of `head`, whose `head_bytes` and offsets are set. Returns size and hash.
+ManifestShard write_shard(ObjectStore& store, const std::string& key, ShardHead head,
+                          const std::vector<const std::byte*>& data);
+
+/// Reads and checks the head of a shard of `manifest`. Throws DamageError.
+ShardHead read_head(ObjectStore& store, const Manifest& manifest, const ManifestShard& shard);
+
+/// Reads the blocks of `fragment` that `runs` need, checks each, and copies the runs to `target`.
+/// Throws DamageError that names the block.
+void read_fragment(ObjectStore& store, const std::string& key, const Fragment& fragment,
+                   const std::vector<CopyRun>& runs, std::byte* target);
+
+/// Bytes [begin, end) of the shard that no dataset holds.
+struct Gap {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+std::vector<Gap> gaps_of(const ShardHead& head);
+
+}  // namespace lockstep

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Throws UsageError unless `key` is relative, with parts that are not empty, "." or "..".
+void check_key(std::string_view key);
+
+/// The name under which an object is written before it has its own: `t/<epoch>.<nonce>`.
+std::string temporary_key(std::uint64_t epoch);
+
+}  // namespace lockstep

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// The n-th call to the store fails, or the process dies there, for every n: afterwards the old or
+// the new commit loads, whole.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lockstep/core/error.h"
+#include "runtime/checkpoint/keys.h"
+#include "runtime/checkpoint/log.h"
+#include "tests/runtime/checkpoint/job_fixture.h"
+#include "tests/runtime/store/faulty_store.h"
+#include "tests/support/scratch.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Each;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+using namespace testing;
+
+/// Loads and checks every byte: the step, which must be one of two.
+std::uint64_t check_old_or_new(ObjectStore& store, std::uint64_t before, std::uint64_t after) {
+  EXPECT_THAT(verify_checkpoints(store).damages, IsEmpty());
+  const Loaded loaded = load_newest(store, 1);
+  if (!loaded.result) {
+    ADD_FAILURE() << "nothing loads";
+    return 0;
+  }
+  const std::uint64_t step = loaded.result->commit.step;
+  EXPECT_THAT(step, AnyOf(before, after));
+  EXPECT_THAT(loaded.bytes, Each(bytes_of_step(small_model(), step)));
+  EXPECT_THAT(loaded.result->warnings, IsEmpty());
+  return step;
+}
+
+void save_with_faults_on(int failing_rank, Fault fault) {
+  bool finished = false;
+  bool saw_old = false;
+  for (std::int64_t n = 1; !finished; ++n) {
+    ASSERT_LT(n, 200) << "the save never got through";
+    const auto store = fresh_memory_store();
+    save_steps(*store, 2, {10});
+    bool failed = false;
+    run_ranks(2, [&](Communicator& world) {
+      // The faults begin with the save; open and load work.
+      Launch launch(*store, world, small_model());
+      launch.load();
+      FaultyStore faulty(*store, world.rank() == failing_rank ? n : INT64_MAX, fault);
+      Checkpointer checkpointer(faulty, world, {.mesh = {.dp = 2, .tp = 1, .zero = 0}, .keep = 1});
+      bool opened = true;
+      try {
+        checkpointer.open({.model = launch.state.model()});
+      } catch (const Error& error) {
+        EXPECT_EQ(error.outcome(), Outcome::failed_elsewhere) << error.what();
+        opened = false;
+      }
+      if (opened) {
+        launch.state.fill(20);
+        try {
+          checkpointer.save(scalars_of(20), launch.state.dict());
+        } catch (const Error& error) {
+          EXPECT_EQ(error.outcome(), Outcome::failed_elsewhere) << error.what();
+          if (world.rank() == 0) failed = true;
+        }
+      }
+      if (world.rank() == failing_rank) finished = !faulty.has_failed();
+    });
+    const std::uint64_t step = check_old_or_new(*store, 10, 20);
+    saw_old = saw_old || step == 10;
+    if (finished) EXPECT_EQ(step, 20U);
+    if (!failed && finished) EXPECT_EQ(step, 20U);
+  }
+  EXPECT_TRUE(saw_old);
+}
+
+TEST(FailingStore, NeverLosesACommitWhenACallOfRankZeroFails) {
+  save_with_faults_on(0, Fault::error);
+}
+TEST(FailingStore, NeverLosesACommitWhenAnAnswerToRankZeroIsLost) {
+  save_with_faults_on(0, Fault::lost_answer);
+}
+TEST(FailingStore, NeverLosesACommitWhenAWriterFails) { save_with_faults_on(1, Fault::error); }
+TEST(FailingStore, NeverLosesACommitWhenAWriterIsCutShort) {
+  save_with_faults_on(1, Fault::half_write);
+}
+
+TEST(FailingStore, LetsTheNextSaveOfTheSameStepGoThrough) {
+  for (std::int64_t n = 1; n <= 12; ++n) {
+    const auto store = fresh_memory_store();
+    run_ranks(2, [&](Communicator& world) {
+      // Counting starts before open(), whose calls on rank 1 are none.
+      FaultyStore faulty(*store, world.rank() == 1 ? n : INT64_MAX, Fault::error);
+      Launch launch(faulty, world, small_model());
+      bool failed = false;
+      try {
+        launch.save(10);
+      } catch (const Error&) {
+        failed = true;
+      }
+      if (failed) {
+        EXPECT_THAT(keys_under(*store, "s/"), IsEmpty()) << "left behind by call " << n;
+        EXPECT_THAT(keys_under(*store, "m/"), IsEmpty());
+        launch.save(10);
+      }
+    });
+    EXPECT_THAT(load_newest(*store, 1).bytes, Each(bytes_of_step(small_model(), 10)));
+  }
+}
+
+TEST(FailingStore, EndsALoadWithTheStoresErrorAndNotesNothing) {
+  const auto store = fresh_memory_store();
+  save_steps(*store, 2, {10});
+  int failures = 0;
+  for (std::int64_t n = 1; n <= 20; ++n) {
+    run_ranks(2, [&](Communicator& world) {
+      FaultyStore faulty(*store, world.rank() == 1 ? n : INT64_MAX, Fault::error);
+      Launch launch(faulty, world, small_model());
+      try {
+        launch.load();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.outcome(), Outcome::failed_elsewhere);
+        if (world.rank() == 0) ++failures;
+      }
+    });
+  }
+  EXPECT_GT(failures, 3);
+  check_old_or_new(*store, 10, 10);
+}
+
+/// Runs `body` in a child process; its exit status.
+int in_child(const std::function<void()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      fprintf(stderr, "%s\n", describe(error).c_str());
+      _exit(1);
+    }
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+}
+
+/// A launch of two ranks that saves step 20 and dies at the n-th call of `rank`.
+int save_and_die(const std::string& uri, int rank, std::int64_t n, Fault fault) {
+  return in_child([&] {
+    run_ranks(2, [&](Communicator& world) {
+      const auto store = ObjectStore::open(uri);
+      FaultyStore faulty(*store, world.rank() == rank ? n : INT64_MAX, fault);
+      Launch launch(faulty, world, small_model());
+      launch.load();
+      launch.save(20);
+    });
+  });
+}
+
+void kill_at_every_call_of(int rank, Fault fault) {
+  for (std::int64_t n = 1;; ++n) {
+    SCOPED_TRACE(n);
+    ASSERT_LT(n, 200);
+    const testing_support::ScratchFolder scratch;
+    const std::string uri = "file:" + scratch.path().string();
+    const auto store = ObjectStore::open(uri);
+    ASSERT_EQ(in_child([&] { save_steps(*store, 2, {10}); }), 0);
+    const int status = save_and_die(uri, rank, n, fault);
+    ASSERT_THAT(status, AnyOf(0, FaultyStore::kExitStatus));
+    const std::uint64_t step = check_old_or_new(*store, 10, 20);
+    // The launch of the check has swept: no temporary object is left.
+    EXPECT_THAT(keys_under(*store, "t/"), IsEmpty());
+    EXPECT_THAT(keys_under(*store, "p/"), IsEmpty());
+    EXPECT_EQ(keys_under(*store, "m/").size(), step == 10 ? 1U : 2U);
+    if (status != 0) continue;
+    EXPECT_EQ(step, 20U);
+    return;
+  }
+}
+
+TEST(KilledProcess, LeavesTheOldOrTheNewCommitWhereverRankZeroDies) {
+  kill_at_every_call_of(0, Fault::exit_before);
+}
+TEST(KilledProcess, LeavesTheOldOrTheNewCommitWhereverAWriterDies) {
+  kill_at_every_call_of(1, Fault::exit_after);
+}
+
+TEST(KilledProcess, ResumesFromTheCommitExactlyIfItsRecordIsThere) {
+  // Case P31: (a) half a shard, (b) all shards, (b2) the manifest too, (c) after COMMIT.
+  struct Kill {
+    const char* prefix;  // the process dies when an object under it is to be created
+    bool after;
+    std::uint64_t resumes_at;
+  };
+  class DyingStore final : public ObjectStore {
+   public:
+    DyingStore(ObjectStore& inner, Kill kill) : inner_(inner), kill_(kill) {}
+    std::string uri() const override { return inner_.uri(); }
+    std::optional<std::string> read(std::string_view key) override { return inner_.read(key); }
+    std::optional<std::size_t> read(std::string_view key, std::uint64_t offset,
+                                    std::span<std::byte> into) override {
+      return inner_.read(key, offset, into);
+    }
+    std::optional<std::uint64_t> size(std::string_view key) override { return inner_.size(key); }
+    Creation create_if_absent(std::string_view key, std::string_view bytes,
+                              std::uint64_t epoch) override {
+      const bool dies = armed && key.starts_with(kill_.prefix);
+      if (dies && !kill_.after) _exit(FaultyStore::kExitStatus);
+      const Creation result = inner_.create_if_absent(key, bytes, epoch);
+      if (dies) _exit(FaultyStore::kExitStatus);
+      return result;
+    }
+    std::unique_ptr<ObjectWriter> create(std::string_view key, std::uint64_t size,
+                                         std::uint64_t epoch) override {
+      auto writer = inner_.create(key, size, epoch);
+      if (armed && key.starts_with(kill_.prefix)) {
+        const std::string half(size / 2, 'x');
+        writer->write(0, std::as_bytes(std::span(half)));
+        _exit(FaultyStore::kExitStatus);
+      }
+      return writer;
+    }
+    std::vector<ObjectInfo> list(std::string_view prefix) override { return inner_.list(prefix); }
+    void remove(std::string_view key) override { inner_.remove(key); }
+    bool armed = false;
+
+   private:
+    ObjectStore& inner_;
+    Kill kill_;
+  };
+  for (const Kill& kill : {Kill{.prefix = "s/", .after = false, .resumes_at = 10},
+                           Kill{.prefix = "m/", .after = false, .resumes_at = 10},
+                           Kill{.prefix = "m/", .after = true, .resumes_at = 10},
+                           Kill{.prefix = "log/", .after = false, .resumes_at = 10},
+                           Kill{.prefix = "log/", .after = true, .resumes_at = 20}}) {
+    const testing_support::ScratchFolder scratch;
+    const auto store = ObjectStore::open("file:" + scratch.path().string());
+    ASSERT_EQ(in_child([&] { save_steps(*store, 2, {10}); }), 0);
+    const int status = in_child([&] {
+      run_ranks(2, [&](Communicator& world) {
+        DyingStore dying(*store, kill);
+        Launch launch(dying, world, small_model());
+        launch.load();
+        dying.armed = world.rank() == (kill.prefix[0] == 's' ? 1 : 0);
+        launch.save(20);
+      });
+    });
+    EXPECT_EQ(status, FaultyStore::kExitStatus);
+    EXPECT_EQ(check_old_or_new(*store, 10, 20), kill.resumes_at) << kill.prefix << kill.after;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

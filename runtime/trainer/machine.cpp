@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fstream>
+
+#include "core/kernels.h"
+#include "runtime/trainer/trainer_state.h"
+
+namespace lockstep {
+namespace {
+
+std::string cpu_model() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) {
+      const std::size_t colon = line.find(": ");
+      if (colon != std::string::npos) return line.substr(colon + 2);
+    }
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+std::map<std::string, std::string> machine_code() {
+  return {{"cpu", cpu_model()},
+          {"isa", kernels::instruction_set()},
+          {"gemm", kernels::gemm_library()},
+          {"compiler", __VERSION__},
+          {"lockstep", LOCKSTEP_VERSION}};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/runtime/trainer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "collectives/abort_signal.h"
+#include "lockstep/collectives/agree.h"
+#include "lockstep/runtime/checkpoint_tools.h"
+#include "runtime/trainer/evaluation.h"
+#include "runtime/trainer/replicas.h"
+#include "runtime/trainer/trainer_state.h"
+
+namespace lockstep {
+namespace {
+
+double seconds_since(std::int64_t begin_ns) {
+  return static_cast<double>(steady_ns() - begin_ns) / 1e9;
+}
+
+bool is_multiple(std::int64_t step, std::int64_t every) { return every > 0 && step % every == 0; }
+
+}  // namespace
+
+Trainer::Trainer(ProcessGroup& group, TrainOptions options, const Config& config,
+                 SignalWatch* signals)
+    : state_(std::make_unique<State>(group, std::move(options), config, signals)) {}
+
+Trainer::~Trainer() = default;
+
+TrainEnd Trainer::run() {
+  State& run = *state_;
+  const std::int64_t last = run.options.steps;
+  if (run.done == 0 && last == 0 && run.committed < 0) {
+    run.save();
+    return run.end(Outcome::finished, "step 0 is committed");
+  }
+  if (run.done >= last) return run.end(Outcome::finished, "all steps were done before");
+  while (run.done < last) {
+    run.finishing = run.done + 1 == last;
+    run.step();
+    const bool pause = run.options.pause_at == run.done && !run.finishing;
+    if (run.finishing || run.notice || pause ||
+        is_multiple(run.done, run.options.checkpoint_every)) {
+      run.save();
+    }
+    if (run.finishing) break;
+    if (run.notice) return run.end(Outcome::saved, "asked to stop");
+    if (pause) return run.end(Outcome::saved, "pause_at is reached");
+  }
+  return run.end(Outcome::finished, "all steps are done");
+}
+
+void Trainer::State::step() {
+  const std::int64_t began = steady_ns();
+  const TraceSpan span(trace.get(), "step", "main");
+  data_wait_s = 0.0;
+  reducer->begin_step();
+  const LeafRange mine = reducer->leaves();
+  for (std::int64_t leaf = mine.begin; leaf < mine.end; ++leaf) forward_backward(leaf);
+  const StepTotals totals = reduce();
+  ++done;
+
+  StepRecord record{.attempt = attempt, .step = done, .data_wait_s = data_wait_s};
+  update(totals, record);
+  files->set_progress(done, tokens);
+  samples->advance();
+  record.comm_exposed_s = reducer->exposed_seconds();
+  record.step_seconds = seconds_since(began);
+  record.tokens_per_s = static_cast<double>(totals.tokens) / record.step_seconds;
+  record.checkpoint_stall_s = std::exchange(checkpoint_stall_s, 0.0);
+  if (is_multiple(done, options.replica_check)) check_replicas(mesh.data(), parameters, done);
+  record.eval_loss = evaluate_if_due();
+  if (!leads()) return;
+
+  progress->add(record);
+  if (is_multiple(done, options.log_every) || record.eval_loss || finishing) log->append(record);
+  progress->show(record);
+}
+
+void Trainer::State::forward_backward(std::int64_t leaf) {
+  reducer->begin_leaf(leaf);
+  if (!samples->has_samples(leaf)) {
+    reducer->zero_leaf();
+    return;
+  }
+  BatchSlot& slot = slots[next_slot];
+  BatchSlot& other = slots[1 - next_slot];
+  next_slot = 1 - next_slot;
+  slot.free.wait();
+  // Reading is free while the device still works on the batch before.
+  const bool idle = other.free.done();
+  const std::int64_t began = steady_ns();
+  samples->read_leaf(leaf, slot.batch);
+  if (idle) data_wait_s += seconds_since(began);
+
+  const TraceSpan span(trace.get(), "leaf " + std::to_string(leaf), "main");
+  const Tensor logits = model->forward(slot.batch.tokens);
+  const Tensor gradient = loss->forward_backward(logits, slot.batch.targets, reducer->leaf_sums());
+  model->backward(gradient);
+  slot.free = compute.record();
+}
+
+StepTotals Trainer::State::reduce() {
+  const TraceSpan span(trace.get(), "reduce", "main");
+  StepFlags flags;
+  if (signals && signals->poll()) {
+    if (!notice) {
+      std::fprintf(stderr, "rank %d: %s at step %ld: saving, then leaving\n", group.rank(),
+                   signals->poll()->c_str(), done + 1);
+    }
+    flags.notice = true;
+  }
+  const StepTotals totals = reducer->finish(flags);
+  notice = notice || totals.notice;
+  return totals;
+}
+
+void Trainer::State::update(const StepTotals& totals, StepRecord& record) {
+  record.tokens = tokens;
+  if (totals.tokens == 0) {  // nothing changes
+    record.loss = std::numeric_limits<double>::quiet_NaN();
+    return;
+  }
+  const auto count = static_cast<double>(totals.tokens);
+  const float mean = static_cast<float>(totals.loss / count);
+  const optim::GradientNorm gradient = norm->measure(compute, reducer->arena());
+  if (totals.non_finite || !gradient.finite()) {
+    const std::int64_t leaf = totals.non_finite_leaf;
+    const std::string where = totals.non_finite
+                                  ? "the loss of micro-batch " + std::to_string(leaf)
+                                  : "the gradient of " + gradient.non_finite_parameter;
+    same_on_all([&] {
+      throw NumericError("step " + std::to_string(done) + ": " + where + " is not finite",
+                         "the update was withheld and the last commit stands; lower optim.lr, or "
+                         "look at the samples of this step");
+    });
+  }
+  tokens += totals.tokens;
+  record.tokens = tokens;
+  record.loss = mean;
+  record.grad_norm = gradient.per_token(totals.tokens);
+  const float rate = schedule->at(optimizer->updates() + 1);
+  record.lr = rate;
+  optimizer->step(compute, {.learning_rate = rate,
+                            .scale = static_cast<float>(1.0 / count),
+                            .clip = optim::clip_factor(record.grad_norm, options.clip)});
+  compute.synchronize();
+  last_loss = mean;
+}
+
+std::optional<double> Trainer::State::evaluate_if_due() {
+  const bool due = is_multiple(done, options.eval_every) || (finishing && options.eval_every > 0);
+  if (!due) return std::nullopt;
+  return evaluate(mesh.data(), compute, *model, *loss, corpus.held_back,
+                  {.context = options.model.context,
+                   .micro_batch = options.micro_batch,
+                   .samples = options.eval_batches * options.global_batch});
+}
+
+TrainState Trainer::State::scalars() const {
+  const SampleCursor& cursor = samples->cursor();
+  return {.step = static_cast<std::uint64_t>(done),
+          .tokens = static_cast<std::uint64_t>(tokens),
+          .seed = options.seed,
+          .data = {.fingerprint = corpus.fingerprint,
+                   .seed = options.data_seed,
+                   .epoch = static_cast<std::uint64_t>(cursor.epoch),
+                   .position = static_cast<std::uint64_t>(cursor.position)},
+          .schedule_total = static_cast<std::uint64_t>(schedule_total),
+          .schedule_position = static_cast<std::uint64_t>(optimizer->updates()),
+          .leaves = static_cast<std::uint64_t>(options.leaves()),
+          .micro = static_cast<std::uint64_t>(options.micro_batch),
+          .model = nn::gpt2_config_json(options.model),
+          .code = code};
+}
+
+void Trainer::State::save() {
+  if (committed == done) return;
+  const TraceSpan span(trace.get(), "save", "main");
+  const std::int64_t began = steady_ns();
+  try {
+    const SaveResult saved = checkpointer->save(scalars(), state);
+    committed = done;
+    for (const std::string& warning : saved.warnings) note("NOTE " + warning);
+  } catch (const Error& error) {
+    // The old commit stands and training goes on, unless this save was the last chance.
+    const bool lost_chance = finishing || notice || options.pause_at == done;
+    if (error.outcome() != Outcome::failed_elsewhere || lost_chance ||
+        group.abort_signal()->raised())
+      throw;
+    ++failed_saves;
+    note("NOTE the save of step " + std::to_string(done) + " failed (" +
+         std::to_string(failed_saves) + " so far), training goes on: " + describe(error));
+  }
+  checkpoint_stall_s += seconds_since(began);
+}
+
+TrainEnd Trainer::State::end(Outcome outcome, std::string reason) {
+  compute.synchronize();
+  TrainEnd end{.outcome = outcome, .reason = std::move(reason), .step = done, .weights_sha256 = {}};
+  agree(group.world(), "end the attempt", [&] {
+    if (trace) trace->write(options.trace + "." + std::to_string(group.rank()));
+    if (!leads()) return;
+    end.weights_sha256 = weights_sha256(state);
+    folder->write_result({.code = outcome,
+                          .reason = end.reason,
+                          .attempt = attempt,
+                          .steps = done,
+                          .tokens = tokens,
+                          .loss = last_loss,
+                          .weights_sha256 = end.weights_sha256,
+                          .bits_broken_at_step = bits_broken_at});
+  });
+  return end;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/collectives/agree.h"
+#include "lockstep/collectives/handshake.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/optim/adamw.h"
+#include "lockstep/optim/sgd.h"
+#include "runtime/trainer/replicas.h"
+#include "runtime/trainer/trainer_state.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<ModelTensor> tensors_of(const Parameters& parameters) {
+  std::vector<ModelTensor> tensors;
+  tensors.reserve(parameters.size());
+  for (const Parameter* parameter : parameters) {
+    tensors.push_back({parameter->name(), parameter->shape()});
+  }
+  return tensors;
+}
+
+std::string table_of(const Parameters& parameters) {
+  std::string table;
+  for (const Parameter* parameter : parameters) {
+    table += parameter->name() + " " + to_string(parameter->shape()) + "\n";
+  }
+  return table;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const TrainOptions& options,
+                                                 const Parameters& parameters) {
+  if (options.optimizer == "sgd") return std::make_unique<optim::Sgd>(parameters, options.sgd);
+  return std::make_unique<optim::AdamW>(parameters, options.adamw);
+}
+
+std::string megabytes(std::int64_t elements) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(elements) * 4e-6);
+  return text;
+}
+
+}  // namespace
+
+Trainer::State::State(ProcessGroup& job, TrainOptions chosen, const Config& config,
+                      SignalWatch* watch)
+    : group(job),
+      options(std::move(chosen)),
+      signals(watch),
+      code(machine_code()),
+      mesh(job, {.data = options.mesh_data, .tensor = 1}),
+      compute(options.device, "compute") {
+  group.on_abort([files = files](const AbortCause& cause) { files->write(cause); });
+  compare_options(config);
+  open_folder();
+  read_data();
+  build_model();
+  open_checkpoints();
+  load_or_start();
+}
+
+void Trainer::State::note(const std::string& text) {
+  if (leads()) progress->note(text);
+}
+
+void Trainer::State::compare_options(const Config& config) {
+  std::vector<HandshakeField> fields;
+  for (const auto& [name, value] : code) {
+    if (name != "cpu") fields.push_back({"build: " + name, value});
+  }
+  for (const auto& [name, value] : keys_to_match(config)) fields.push_back({name, value});
+  same_on_all([&] { handshake(group.world(), fields); });
+}
+
+void Trainer::State::open_folder() {
+  // Rank 0 first: it makes the folder, the others must see it.
+  agree(group.world(), "open the run folder", [&] {
+    if (leads()) {
+      folder = std::make_shared<RunFolder>(options.run);
+      folder->lock();
+    }
+  });
+  agree(group.world(), "see the run folder", [&] {
+    if (!leads()) folder = std::make_shared<RunFolder>(options.run);
+  });
+  files->open(folder, group.rank());
+}
+
+void Trainer::State::read_data() {
+  agree(group.world(), "read the data",
+        [&] { corpus = read_text_corpus(options.data_source, options.data_eval); });
+  const std::array fields = {HandshakeField{"data fingerprint", corpus.fingerprint}};
+  same_on_all([&] { handshake(group.world(), fields); });
+  same_on_all([&] {
+    samples =
+        std::make_unique<SampleSequence>(corpus.train, options.model.context, options.global_batch,
+                                         options.micro_batch, options.data_seed);
+  });
+  for (BatchSlot& slot : slots) slot.batch = make_batch(options.micro_batch, options.model.context);
+}
+
+void Trainer::State::build_model() {
+  agree(group.world(), "build the model", [&] {
+    model = std::make_unique<nn::Gpt2>(compute, options.model);
+    loss = std::make_unique<nn::CrossEntropy>(
+        compute, nn::CrossEntropyOptions{.vocabulary = 0, .smoothing = options.smoothing});
+    parameters = model->parameters();
+    optimizer = make_optimizer(options, parameters);
+  });
+  same_on_all([&] {
+    reducer = std::make_unique<GradientReducer>(mesh.data(), compute, parameters, options.leaves(),
+                                                options.reducer);
+  });
+  norm = std::make_unique<optim::GlobalNorm>(parameters, reducer->plan());
+  model->bind(state);
+  optimizer->bind(state);
+  const std::array fields = {HandshakeField{"parameter table", table_of(parameters)},
+                             HandshakeField{"bucket plan", hash_of(reducer->plan())}};
+  same_on_all([&] { handshake(group.world(), fields); });
+}
+
+void Trainer::State::open_checkpoints() {
+  agree(group.world(), "open the store", [&] { store = ObjectStore::open(options.store); });
+  checkpointer = std::make_unique<Checkpointer>(
+      *store, group.world(),
+      CheckpointOptions{.mesh = {.dp = static_cast<std::uint64_t>(mesh.shape().data)},
+                        .keep = static_cast<std::uint64_t>(options.checkpoint_keep)});
+  const OpenResult opened =
+      checkpointer->open({.model = tensors_of(parameters), .code = code, .resume = options.resume});
+  attempt = static_cast<std::int64_t>(opened.attempt);
+  files->set_attempt(attempt);
+  agree(group.world(), "begin the attempt", [&] {
+    if (!options.trace.empty()) trace = std::make_unique<Trace>(group.rank());
+    if (!leads()) return;
+    folder->write_attempt(attempt, group.hosts(), group.process_ids());
+    folder->write_result({.reason = "running", .attempt = attempt});
+    log = std::make_unique<MetricsLog>(folder->path() / "metrics.jsonl");
+  });
+  if (leads()) progress = std::make_unique<Progress>(0, options.steps);
+  for (const std::string& warning : opened.warnings) note("NOTE " + warning);
+}
+
+void Trainer::State::check_resumed(const TrainState& saved) {
+  const auto refuse = [](const std::string& what, const std::string& hint) {
+    throw ConfigError("the checkpoint does not fit these options: " + what, hint);
+  };
+  if (saved.data.fingerprint != corpus.fingerprint) {
+    refuse("its data is not that of data.source", "resume with the same files, or use a new run");
+  }
+  if (saved.seed != options.seed || saved.data.seed != options.data_seed) {
+    refuse("seed " + std::to_string(saved.seed) + " and data.seed " +
+               std::to_string(saved.data.seed) + " are not the ones given",
+           "resume with the same seeds, or use a new run");
+  }
+  const auto leaves = static_cast<std::uint64_t>(options.leaves());
+  const auto micro = static_cast<std::uint64_t>(options.micro_batch);
+  if ((saved.leaves != leaves || saved.micro != micro)) {
+    const std::string what = "V = " + std::to_string(saved.leaves) +
+                             " leaves of batch.micro = " + std::to_string(saved.micro) + ", now " +
+                             std::to_string(leaves) + " of " + std::to_string(micro);
+    if (!options.allow_new_bits) {
+      refuse(what,
+             "keep batch.global and batch.micro, or allow other bits with --allow_new_bits "
+             "true");
+    }
+    bits_broken_at = static_cast<std::int64_t>(saved.step);
+    note("NOTE " + what + ": the bits are new from step " + std::to_string(saved.step) + " on");
+  }
+  for (const auto& [name, value] : saved.code) {
+    const auto now = code.find(name);
+    if (now == code.end() || now->second == value) continue;
+    bits_broken_at = static_cast<std::int64_t>(saved.step);
+    note("NOTE " + name + " was " + value + " and is " + now->second +
+         ": the bits may differ from step " + std::to_string(saved.step) + " on");
+  }
+}
+
+void Trainer::State::load_or_start() {
+  const auto loaded = checkpointer->load(state);
+  if (loaded) {
+    for (const std::string& warning : loaded->warnings) note("NOTE " + warning);
+    const TrainState& saved = loaded->state;
+    same_on_all([&] {
+      check_resumed(saved);
+      samples->seek({.epoch = static_cast<std::int64_t>(saved.data.epoch),
+                     .position = static_cast<std::int64_t>(saved.data.position)});
+    });
+    done = static_cast<std::int64_t>(saved.step);
+    tokens = static_cast<std::int64_t>(saved.tokens);
+    optimizer->set_updates(static_cast<std::int64_t>(saved.schedule_position));
+    schedule_total = static_cast<std::int64_t>(saved.schedule_total);
+    committed = done;
+  } else {
+    model->initialize(options.seed);
+  }
+  if (options.schedule_total_given) {
+    schedule_total = options.schedule.total;
+  } else if (schedule_total == 0) {
+    schedule_total = options.steps;
+  }
+  options.schedule.total = schedule_total;
+  same_on_all([&] { schedule = std::make_unique<optim::Schedule>(options.schedule); });
+  check_replicas(mesh.data(), parameters, done);
+  if (!leads()) return;
+
+  const std::int64_t parameter_count = [&] {
+    std::int64_t count = 0;
+    for (const Parameter* parameter : parameters) count += parameter->size();
+    return count;
+  }();
+  note("lockstep " + code["lockstep"] + ": attempt " + std::to_string(attempt) + " of " +
+       folder->path().string() + ", " + std::to_string(group.size()) + " rank" +
+       (group.size() == 1 ? "" : "s") + " (" + group.launcher() + "), " +
+       mesh.data().backend_name() + ", " + code["isa"]);
+  note("model: " + std::to_string(parameter_count) +
+       " parameters; data: " + std::to_string(corpus.files) + " files, " +
+       std::to_string(corpus.train.size()) + " tokens, " + std::to_string(samples->samples()) +
+       " samples; held back: " + std::to_string(corpus.held_back.size()) + " tokens of " +
+       std::to_string(corpus.held_back_files) + " files");
+  note("gradients: V = " + std::to_string(options.leaves()) + " leaves, " +
+       std::to_string(reducer->arenas()) + " arenas of " +
+       megabytes(reducer->plan().arena_elements) + ", " + std::to_string(reducer->cover()) +
+       " node(s) sent, " + std::to_string(reducer->plan().buckets.size()) + " bucket(s)");
+  if (corpus.held_back.tokens.empty() && options.eval_every > 0) {
+    note("NOTE no file is held back: there is no evaluation");
+  }
+  if (!schedule->note().empty()) note("NOTE " + schedule->note());
+  note(loaded ? "resumed at step " + std::to_string(done) + ", to do: " +
+                    std::to_string(std::max<std::int64_t>(0, options.steps - done)) + " steps"
+              : "a new run of " + std::to_string(options.steps) + " steps");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/collectives/mesh.h"
+#include "lockstep/core/ledger.h"
+#include "lockstep/core/trace.h"
+#include "lockstep/optim/clip.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/schedule.h"
+#include "lockstep/runtime/checkpoint.h"
+#include "lockstep/runtime/gpt2.h"
+#include "lockstep/runtime/loss.h"
+#include "lockstep/runtime/run_folder.h"
+#include "lockstep/runtime/samples.h"
+#include "lockstep/runtime/text_data.h"
+#include "lockstep/runtime/trainer.h"
+#include "runtime/trainer/attempt_files.h"
+#include "runtime/trainer/metrics_log.h"
+#include "runtime/trainer/progress.h"
+
+namespace lockstep {
+
+/// A batch and the point behind the last work that reads it.
+struct BatchSlot {
+  Batch batch;
+  Event free;
+};
+
+/// All parts of a run, in the order in which they are made.
+struct Trainer::State {
+  State(ProcessGroup& job, TrainOptions chosen, const Config& config, SignalWatch* watch);
+
+  bool leads() const noexcept { return group.rank() == 0; }
+  void note(const std::string& text);
+  /// Runs what does the same on every rank, and throws the same: all but rank 0 then point to rank
+  /// 0, so that one rank speaks.
+  template <typename Body>
+  void same_on_all(const Body& body);
+
+  // Setting up (trainer_setup.cpp).
+  void compare_options(const Config& config);
+  void open_folder();
+  void read_data();
+  void build_model();
+  void open_checkpoints();
+  void load_or_start();
+  void check_resumed(const TrainState& saved);
+
+  // Training (trainer.cpp).
+  void step();
+  void forward_backward(std::int64_t leaf);
+  StepTotals reduce();
+  void update(const StepTotals& totals, StepRecord& record);
+  std::optional<double> evaluate_if_due();
+  void save();
+  TrainState scalars() const;
+  TrainEnd end(Outcome outcome, std::string reason);
+
+  ProcessGroup& group;
+  TrainOptions options;
+  SignalWatch* signals;
+  std::map<std::string, std::string> code;  // what bits depend on
+
+  std::shared_ptr<RunFolder> folder;
+  std::shared_ptr<AttemptFiles> files = std::make_shared<AttemptFiles>();
+  TextCorpus corpus;
+  Mesh mesh;
+  Stream compute;
+  std::unique_ptr<nn::Gpt2> model;
+  std::unique_ptr<nn::CrossEntropy> loss;
+  Parameters parameters;
+  std::unique_ptr<GradientReducer> reducer;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<optim::GlobalNorm> norm;
+  std::unique_ptr<optim::Schedule> schedule;
+  std::int64_t schedule_total = 0;
+  StateDict state;
+  std::unique_ptr<SampleSequence> samples;
+  std::array<BatchSlot, 2> slots;
+  std::size_t next_slot = 0;
+  std::unique_ptr<ObjectStore> store;
+  std::unique_ptr<Checkpointer> checkpointer;
+  std::unique_ptr<LedgerRing> ledger;
+  std::unique_ptr<MetricsLog> log;     // on rank 0
+  std::unique_ptr<Progress> progress;  // on rank 0
+  std::unique_ptr<Trace> trace;
+
+  std::int64_t attempt = 0;
+  std::int64_t done = 0;        // steps
+  std::int64_t tokens = 0;      // cumulative
+  std::int64_t committed = -1;  // the step of the newest commit
+  std::int64_t failed_saves = 0;
+  bool notice = false;     // some rank was asked to stop
+  bool finishing = false;  // the last step of the run is being done
+  std::optional<double> last_loss;
+  std::optional<std::int64_t> bits_broken_at;
+  double data_wait_s = 0.0;         // in this step
+  double checkpoint_stall_s = 0.0;  // since the last line
+};
+
+template <typename Body>
+void Trainer::State::same_on_all(const Body& body) {
+  try {
+    body();
+  } catch (const CommError&) {
+    throw;
+  } catch (const Error& error) {
+    if (leads()) throw;
+    throw CommError(error.what(), error.hint(), error.outcome(), 0);
+  }
+}
+
+/// What the bits of a run depend on, beside its options: CPU, instruction set, versions.
+std::map<std::string, std::string> machine_code();
+
+}  // namespace lockstep

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Kills a random rank with -9 at a random moment of a training run, again and again.
+
+Every job must end within ten seconds with the right cause, every restart must go on from the last
+commit, and in the end the bits must be those of a run that nobody touched.
+    kill_resume_test.py [--kills 5] [--seed 1]
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from train import TINY, Job, lines_of, newest_commit, result_of, train  # noqa: E402
+
+LIMIT = 10.0  # seconds from the kill to the end of the last process
+OPTIONS = {**TINY, "steps": 400, "checkpoint.every": 5}
+
+
+def check_causes(run, attempt, ranks, victim):
+    for rank in set(range(ranks)) - {victim}:
+        cause = json.loads((run / "cause" / f"{attempt}.{rank}.json").read_text())
+        assert cause["origin_rank"] == victim, cause
+        assert cause["kind"] == "lost rank" and cause["code"] == 79, cause
+
+
+def kill_once(folder, run, chance, whole_seconds):
+    """One attempt that loses a rank. True if there was one to lose."""
+    ranks = chance.choice([2, 3, 4])
+    expected = newest_commit(run)
+    log = folder / f"{len(list(folder.glob('*.log')))}.log"
+    with Job(ranks, {**OPTIONS, "run": run}, log) as job:
+        time.sleep(chance.uniform(0.0, whole_seconds))
+        victims = {rank: pid for pid, rank in job.processes().items() if rank is not None}
+        if not victims or job.process.poll() is not None:
+            assert job.wait() == 0, job.text()[-2000:]
+            return False
+        victim = chance.choice(sorted(victims))
+        begun = job.pids() is not None
+        os.kill(victims[victim], signal.SIGKILL)
+        killed = time.monotonic()
+        status = job.wait(LIMIT + 20)
+        while job.processes() and time.monotonic() - killed < LIMIT + 20:
+            time.sleep(0.02)
+        seconds = time.monotonic() - killed
+        assert seconds < LIMIT, f"the job needed {seconds:.1f} s to end"
+        if status == 0:  # killed on its last words
+            return False
+        attempt = job.attempt()
+        text = job.text()
+    if begun:
+        check_causes(run, attempt, ranks, victim)
+        resumed = re.search(r"resumed at step (\d+)", text)
+        from_step = int(resumed[1]) if resumed else 0
+        assert from_step == (expected[1] if expected else 0), (from_step, expected)
+    print(f"rank {victim} of {ranks} killed, status {status}, ended in {seconds:.1f} s, "
+          f"{'attempt ' + str(attempt) if begun else 'before it began'}, "
+          f"newest commit {newest_commit(run)}", flush=True)  # fmt: skip
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    chance = random.Random(options.seed)
+    with tempfile.TemporaryDirectory(prefix="lockstep kill ") as name:
+        folder = pathlib.Path(name)
+        began = time.monotonic()
+        assert train(2, {**OPTIONS, "run": folder / "peace"}, folder / "peace.log") == 0
+        whole_seconds = time.monotonic() - began
+        kills = rounds = 0
+        while kills < options.kills:
+            run = folder / f"run{rounds}"
+            rounds += 1
+            # A few kills a run, so that runs also reach their end.
+            for _ in range(min(4, options.kills - kills)):
+                kills += kill_once(folder, run, chance, whole_seconds)
+            assert train(3, {**OPTIONS, "run": run}, folder / "end.log") == 0, (folder / "end.log").read_text()
+            assert result_of(run)["weights_sha256"] == result_of(folder / "peace")["weights_sha256"]
+            assert lines_of(run) == lines_of(folder / "peace")
+            print(f"run {rounds}: the same bits after {result_of(run)['attempt']} attempts", flush=True)
+    print(f"{kills} kills, all as they should be")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The same bits on any number of ranks, and nearly the same numbers for other batches and sums."""
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from train import TINY, lines_of, result_of, train  # noqa: E402
+
+OPTIONS = {**TINY, "steps": 20}
+
+
+def run(folder, name, ranks, **changes):
+    options = {**OPTIONS, "run": folder / name, **{k.replace("__", "."): v for k, v in changes.items()}}
+    status = train(ranks, options, folder / f"{name}.log")
+    assert status == 0, (folder / f"{name}.log").read_text()[-2000:]
+    return result_of(folder / name)["weights_sha256"], lines_of(folder / name)
+
+
+def furthest(a, b):
+    return max(abs(float(a[s]["loss"]) / float(b[s]["loss"]) - 1.0) for s in b)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="lockstep bits ") as name:
+        folder = pathlib.Path(name)
+        alone = run(folder, "alone", 0)
+        assert len(alone[1]) == 20
+        for ranks in (1, 2, 3, 4, 8):
+            assert run(folder, f"ranks{ranks}", ranks) == alone, f"{ranks} ranks"
+        assert run(folder, "mpi", 3, backend="mpi") == alone, "over MPI"
+        print("V = 8: the same bits alone, on 1, 2, 3, 4 and 8 ranks, and over MPI")
+        for micro in (2, 4, 8):
+            distance = furthest(run(folder, f"micro{micro}", 1, batch__micro=micro)[1], alone[1])
+            print(f"batch.micro = {micro}: losses within {distance:.1e}")
+            assert distance < 1e-6
+        for reduction in ("fast", "ordered"):
+            distance = furthest(run(folder, reduction, 2, reduction=reduction)[1], alone[1])
+            print(f"reduction = {reduction}: losses within {distance:.1e}")
+            assert distance < 1e-6
+
+
+if __name__ == "__main__":
+    main()

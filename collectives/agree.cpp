@@ -27,6 +27,7 @@ std::vector<std::string> gather_text(Communicator& group, std::string_view text)
   std::copy(text.begin(), text.end(), static_cast<char*>(mine.data()));
   group.all_gather(mine, all).wait();
   std::vector<std::string> texts;
+  texts.reserve(to_size(group.size()));
   for (int rank = 0; rank < group.size(); ++rank) {
     texts.emplace_back(static_cast<const char*>(all.data()) + to_size(rank * longest),
                        to_size(each[rank]));

@@ -154,14 +154,14 @@ void Communicator::observe(LedgerRing* ledger, Trace* trace) noexcept {
 }
 
 Tensor Communicator::allocate(std::int64_t elements, DType dtype) {
-  constexpr auto kOperation = CommOperation::allocate;
+  constexpr auto operation = CommOperation::allocate;
   if (elements < 0) {
-    throw state_->refuse(kOperation, std::to_string(elements) + " elements", "ask for 0 or more");
+    throw state_->refuse(operation, std::to_string(elements) + " elements", "ask for 0 or more");
   }
   const std::size_t bytes = to_size(elements) * size_of(dtype);
   std::shared_ptr<std::byte> memory;
   state_
-      ->start({.operation = kOperation, .count = elements, .dtype = dtype}, {},
+      ->start({.operation = operation, .count = elements, .dtype = dtype}, {},
               [&memory, bytes](Backend& backend, Wait& wait) {
                 memory = backend.allocate(bytes, wait);
               })
@@ -171,26 +171,25 @@ Tensor Communicator::allocate(std::int64_t elements, DType dtype) {
 }
 
 Work Communicator::all_reduce(Tensor inout, ReduceOp op, const Event& ready) {
-  constexpr auto kOperation = CommOperation::all_reduce;
-  state_->check_memory(kOperation, inout);
+  constexpr auto operation = CommOperation::all_reduce;
+  state_->check_memory(operation, inout);
   const DType dtype = inout.dtype();
   if (dtype != DType::f32 && dtype != DType::f64 && dtype != DType::i64) {
-    throw state_->refuse(kOperation, std::string("elements are ") + to_string(dtype),
+    throw state_->refuse(operation, std::string("elements are ") + to_string(dtype),
                          "reduce f32, f64 or i64");
   }
-  return state_->start({.operation = kOperation, .count = inout.size(), .dtype = dtype}, ready,
-                       [inout, op](Backend& backend, Wait& wait) {
-                         backend.all_reduce(bytes_of(inout), to_size(inout.size()), inout.dtype(),
-                                            op, wait);
-                       });
+  const State::What what{.operation = operation, .count = inout.size(), .dtype = dtype};
+  return state_->start(what, ready, [inout = std::move(inout), op](Backend& backend, Wait& wait) {
+    backend.all_reduce(bytes_of(inout), to_size(inout.size()), inout.dtype(), op, wait);
+  });
 }
 
 Work Communicator::reduce_parts(std::vector<Tensor> parts, Tensor out,
                                 std::shared_ptr<const SumPlan> plan, const Event& ready) {
-  constexpr auto kOperation = CommOperation::reduce_parts;
+  constexpr auto operation = CommOperation::reduce_parts;
   const auto& parts_of_rank = plan->parts_of_rank;
   if (parts_of_rank.size() != to_size(size())) {
-    throw state_->refuse(kOperation,
+    throw state_->refuse(operation,
                          "the plan is for " + std::to_string(parts_of_rank.size()) +
                              " ranks, not " + std::to_string(size()),
                          "make the plan with the size of this communicator");
@@ -198,7 +197,7 @@ Work Communicator::reduce_parts(std::vector<Tensor> parts, Tensor out,
   const int own = parts_of_rank[to_size(rank())];
   if (parts.size() != to_size(own)) {
     throw state_->refuse(
-        kOperation, std::to_string(parts.size()) + " parts, the plan wants " + std::to_string(own),
+        operation, std::to_string(parts.size()) + " parts, the plan wants " + std::to_string(own),
         "give SumPlan::parts_of_rank[rank()] parts");
   }
   const int all = std::accumulate(parts_of_rank.begin(), parts_of_rank.end(), 0);
@@ -206,58 +205,61 @@ Work Communicator::reduce_parts(std::vector<Tensor> parts, Tensor out,
   if (outside(plan->result) || std::any_of(plan->adds.begin(), plan->adds.end(), [&](auto add) {
         return outside(add.into) || outside(add.from) || add.into == add.from;
       })) {
-    throw state_->refuse(kOperation, "the plan names a part that nobody gives",
+    throw state_->refuse(operation, "the plan names a part that nobody gives",
                          "use ordered_plan or invariant_plan");
   }
   std::vector<Tensor> tensors = parts;
   tensors.push_back(out);
   for (const Tensor& tensor : tensors) {
-    state_->check_memory(kOperation, tensor);
+    state_->check_memory(operation, tensor);
     if (tensor.dtype() != DType::f32 || tensor.size() != out.size()) {
-      throw state_->refuse(kOperation,
+      throw state_->refuse(operation,
                            "a part is " + to_string(tensor.shape()) + " " +
                                to_string(tensor.dtype()) + ", out is " + to_string(out.shape()),
                            "all parts and out have the same number of f32 elements");
     }
   }
-  return state_->start(
-      {.operation = kOperation, .count = out.size(), .dtype = DType::f32}, ready,
-      [parts = std::move(parts), out, plan = std::move(plan)](Backend& backend, Wait& wait) {
-        std::vector<float*> pointers;
-        pointers.reserve(parts.size());
-        for (const Tensor& part : parts) pointers.push_back(part.as<float>());
-        backend.reduce_parts(pointers, out.as<float>(), to_size(out.size()), *plan, wait);
-      });
+  const State::What what{.operation = operation, .count = out.size(), .dtype = DType::f32};
+  return state_->start(what, ready,
+                       [parts = std::move(parts), out = std::move(out), plan = std::move(plan)](
+                           Backend& backend, Wait& wait) {
+                         std::vector<float*> pointers;
+                         pointers.reserve(parts.size());
+                         for (const Tensor& part : parts) pointers.push_back(part.as<float>());
+                         backend.reduce_parts(pointers, out.as<float>(), to_size(out.size()), *plan,
+                                              wait);
+                       });
 }
 
 Work Communicator::all_gather(Tensor in, Tensor out, const Event& ready) {
-  constexpr auto kOperation = CommOperation::all_gather;
-  state_->check_memory(kOperation, in);
-  state_->check_memory(kOperation, out);
+  constexpr auto operation = CommOperation::all_gather;
+  state_->check_memory(operation, in);
+  state_->check_memory(operation, out);
   if (in.dtype() != out.dtype() || out.size() != in.size() * size()) {
-    throw state_->refuse(kOperation,
+    throw state_->refuse(operation,
                          "in is " + to_string(in.shape()) + " " + to_string(in.dtype()) +
                              ", out is " + to_string(out.shape()) + " " + to_string(out.dtype()),
                          "out has the type of in and size() times its elements");
   }
-  return state_->start({.operation = kOperation, .count = in.size(), .dtype = in.dtype()}, ready,
-                       [in, out](Backend& backend, Wait& wait) {
+  const State::What what{.operation = operation, .count = in.size(), .dtype = in.dtype()};
+  return state_->start(what, ready,
+                       [in = std::move(in), out = std::move(out)](Backend& backend, Wait& wait) {
                          backend.all_gather(bytes_of(in), bytes_of(out), in.bytes(), wait);
                        });
 }
 
 Work Communicator::broadcast(Tensor inout, int root, const Event& ready) {
-  constexpr auto kOperation = CommOperation::broadcast;
-  state_->check_memory(kOperation, inout);
+  constexpr auto operation = CommOperation::broadcast;
+  state_->check_memory(operation, inout);
   if (root < 0 || root >= size()) {
     throw state_->refuse(
-        kOperation, "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks",
+        operation, "root " + std::to_string(root) + " of " + std::to_string(size()) + " ranks",
         "name a rank of the group");
   }
-  return state_->start({.operation = kOperation, .count = inout.size(), .dtype = inout.dtype()},
-                       ready, [inout, root](Backend& backend, Wait& wait) {
-                         backend.broadcast(bytes_of(inout), inout.bytes(), root, wait);
-                       });
+  const State::What what{.operation = operation, .count = inout.size(), .dtype = inout.dtype()};
+  return state_->start(what, ready, [inout = std::move(inout), root](Backend& backend, Wait& wait) {
+    backend.broadcast(bytes_of(inout), inout.bytes(), root, wait);
+  });
 }
 
 Work Communicator::barrier() {

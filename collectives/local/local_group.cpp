@@ -13,6 +13,7 @@ std::vector<std::unique_ptr<Backend>> make_local_backends(int ranks) {
   auto space = std::make_shared<LocalSpace>();
   space->extend(0, shared_memory::Mailbox::bytes(ranks));
   std::vector<std::unique_ptr<Backend>> backends;
+  backends.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     backends.push_back(
         std::make_unique<shared_memory::SharedMemoryBackend>("local", rank, ranks, space));
@@ -20,7 +21,8 @@ std::vector<std::unique_ptr<Backend>> make_local_backends(int ranks) {
   return backends;
 }
 
-std::vector<std::unique_ptr<Communicator>> make_local_group(int ranks, CommunicatorOptions options,
+std::vector<std::unique_ptr<Communicator>> make_local_group(int ranks,
+                                                            const CommunicatorOptions& options,
                                                             std::shared_ptr<AbortSignal> abort) {
   if (!abort) abort = std::make_shared<AbortSignal>();
   std::vector<std::unique_ptr<Communicator>> group;

@@ -49,9 +49,12 @@ haddr_t place(H5FD_t* file, H5FD_mem_t type, hid_t /*transfer*/, hsize_t size) {
   return start;
 }
 
-haddr_t end_of_space(const H5FD_t* file, H5FD_mem_t /*type*/) { return image_of(file).file_end; }
+/// The library takes a file of no bytes for a new one.
+haddr_t end_of_file(const H5FD_t* file, H5FD_mem_t /*type*/) {
+  const HeadImage& image = image_of(file);
+  return image.head_end == 0 ? 0 : image.file_end;
+}
 herr_t set_end_of_space(H5FD_t* /*file*/, H5FD_mem_t /*type*/, haddr_t /*end*/) { return 0; }
-haddr_t end_of_file(const H5FD_t* file, H5FD_mem_t /*type*/) { return image_of(file).file_end; }
 
 bool in_head(const HeadImage& image, haddr_t start, std::size_t size) {
   return start <= image.data_start && size <= image.data_start - start;
@@ -89,7 +92,7 @@ H5FD_class_t make_driver() {
   driver.close = close_head;
   driver.query = query_head;
   driver.alloc = place;
-  driver.get_eoa = end_of_space;
+  driver.get_eoa = end_of_file;
   driver.set_eoa = set_end_of_space;
   driver.get_eof = end_of_file;
   driver.read = read_head;

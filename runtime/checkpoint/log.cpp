@@ -47,10 +47,6 @@ std::optional<std::string> read_existing(ObjectStore& store, const std::string& 
   }
 }
 
-[[noreturn]] void throw_fenced(const std::string& what) {
-  throw FencedError(what, "another launch runs this job now; stop this one");
-}
-
 }  // namespace
 
 LogView read_log(ObjectStore& store) {
@@ -81,7 +77,13 @@ Record Log::make_record(const RecordBody& body, std::uint64_t epoch) const {
           .body = body};
 }
 
+void Log::fence(const std::string& what) {
+  fenced_ = what;
+  throw FencedError(what, "another launch runs this job now; stop this one");
+}
+
 bool Log::try_append(const Record& record) {
+  if (!fenced_.empty()) fence(fenced_);
   const std::string key = record_key(record.seq);
   const std::string text = encode(record);
   const Creation creation = store_.create_if_absent(key, text, record.epoch);
@@ -93,12 +95,12 @@ bool Log::try_append(const Record& record) {
   const auto theirs = view_.add(bytes);
   if (bytes == text) return true;  // ours: the store had lost the answer
   if (!theirs) {
-    throw_fenced("log record " + key + " of store " + store_.uri() +
-                 " was written by somebody else and cannot be read");
+    fence("log record " + key + " of store " + store_.uri() +
+          " was written by somebody else and cannot be read");
   }
   if (std::holds_alternative<ClaimRecord>(theirs->body)) {
-    throw_fenced("attempt " + std::to_string(theirs->epoch) + " on host " + theirs->host +
-                 " has claimed the job in store " + store_.uri() + " at " + theirs->time);
+    fence("attempt " + std::to_string(theirs->epoch) + " on host " + theirs->host +
+          " has claimed the job in store " + store_.uri() + " at " + theirs->time);
   }
   return false;
 }

@@ -37,11 +37,13 @@ class Log {
  private:
   Record make_record(const RecordBody& body, std::uint64_t epoch) const;
   bool try_append(const Record& record);
+  [[noreturn]] void fence(const std::string& what);
 
   ObjectStore& store_;
   LogView view_;
   std::string host_;
   std::uint64_t epoch_ = 0;
+  std::string fenced_;  // by whom; empty: by nobody
 };
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <ostream>
 
 namespace lockstep {
 namespace {
@@ -42,6 +43,9 @@ struct Launch {
   int size;
   int local_rank;
 };
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name that gtest looks for
+void PrintTo(const Launch& launch, std::ostream* out) { *out << launch.name; }
 
 class LaunchPlaceIs : public testing::TestWithParam<Launch> {};
 

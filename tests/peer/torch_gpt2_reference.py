@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a GPT-2 in PyTorch by the same rules as `lockstep train`, from the same first weights.
 
-  lockstep train --run RUN --data.source TEXT --steps 0 …
+  lockstep train --run RUN --data.source text:TEXT --steps 0 …
   lockstep ckpt export RUN --to EXPORT --step 0
   torch_gpt2_reference.py --export EXPORT --text TEXT --steps 200 … > reference.jsonl
 

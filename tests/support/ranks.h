@@ -48,7 +48,7 @@ inline void run_ranks(int ranks, const std::function<void(Communicator&)>& body,
                       CommunicatorOptions options = {}) {
   options.timeout = std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::seconds(30));
   auto abort = std::make_shared<AbortSignal>();
-  run_group(make_local_group(ranks, std::move(options), abort), abort, body);
+  run_group(make_local_group(ranks, options, abort), abort, body);
 }
 
 }  // namespace lockstep::testing_support

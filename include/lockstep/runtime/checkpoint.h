@@ -61,13 +61,13 @@ enum class ResumePolicy : std::uint8_t {
 };
 
 struct CheckpointOptions {
-  CheckpointMesh mesh;          // dp · tp = ranks of the group
+  CheckpointMesh mesh;     // dp · tp = ranks of the group
   std::uint64_t keep = 3;  // newest commits that retention leaves; at least 1
 };
 
 struct OpenOptions {
-  std::vector<ModelTensor> model;
-  std::map<std::string, std::string> code;  // as TrainState::code; at most 2 KiB in all
+  std::vector<ModelTensor> model = {};
+  std::map<std::string, std::string> code = {};  // as TrainState::code; at most 2 KiB in all
   ResumePolicy resume = ResumePolicy::automatic;
 };
 

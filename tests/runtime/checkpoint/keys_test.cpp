@@ -26,7 +26,8 @@ TEST(RecordKey, IsReadBackAndOtherNamesAreNot) {
 
 TEST(SaveKeys, HaveTheHashOfStepAndWriterInFront) {
   const SaveId id{.step = 10, .epoch = 3, .try_number = 1};
-  const std::string hh = to_hex(std::span(sha256("000000000010.000002")).first(1));
+  const Sha256Digest hash = sha256("000000000010.000002");
+  const std::string hh = to_hex(std::span(hash).first(1));
   EXPECT_EQ(shard_key(id, 2), "s/" + hh + "/000000000010.000003.001/w000002.h5");
   EXPECT_EQ(manifest_key(id), "m/000000000010.000003.001.json");
 }

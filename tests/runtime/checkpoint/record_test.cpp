@@ -112,8 +112,8 @@ TEST(Record, IsReadBack) {
 }
 
 TEST(Record, IsRefusedWithAnyBitFlipped) {
-  for (const std::string text : {std::string(kJob), std::string(kCommit)}) {
-    const std::uint64_t seq = text == kJob ? 0 : 2;
+  for (const std::uint64_t seq : {0U, 2U}) {
+    const std::string text = seq == 0 ? kJob : kCommit;
     for (std::size_t byte = 0; byte < text.size(); ++byte) {
       for (unsigned bit = 0; bit < 8; ++bit) {
         std::string flipped = text;
@@ -175,8 +175,10 @@ TEST(Record, OfALaterMajorVersionIsRefusedWithAHint) {
 }
 
 TEST(Record, MustBeShort) {
-  EXPECT_THROW(encode(record_of(1, 1, ClaimRecord{.code = {{"cpu", std::string(5000, 'x')}}})),
-               UsageError);
+  EXPECT_THROW(
+      encode(record_of(
+          1, 1, ClaimRecord{.world = 1, .mesh = {}, .code = {{"cpu", std::string(5000, 'x')}}})),
+      UsageError);
 }
 
 TEST(Record, MustBeUtf8) {

@@ -84,14 +84,14 @@ TEST(CopyRuns, AgreeWithTheDefinitionOnRandomBoxesAndRuns) {
   const auto box_in = [&](const std::vector<std::uint64_t>& shape) {
     Box box;
     for (const std::uint64_t size : shape) {
-      const std::uint64_t start = random() % 3 == 0 ? 0 : random() % (size + 1);
+      const std::uint64_t start = random() % 2 == 0 ? 0 : random() % size;
       box.start.push_back(start);
-      box.count.push_back(random() % 3 == 0 ? size - start : random() % (size - start + 1));
+      box.count.push_back(random() % 2 == 0 ? size - start : random() % (size - start + 1));
     }
     return box;
   };
   std::size_t elements = 0;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 10'000; ++i) {
     std::vector<std::uint64_t> shape(random() % 5);
     for (std::uint64_t& size : shape) size = 1 + random() % 5;
     Fragment fragment = box_of(shape, box_in(shape));

@@ -78,7 +78,7 @@ TEST(ShardPlan, SharesTheBytesEvenly) {
 TEST(ShardPlan, CutsOnlyAtMultiplesOf1024Elements) {
   for (const auto& shard : plan_shards(tensors(), 5)) {
     for (const Fragment& fragment : shard) {
-      if (fragment.flat) EXPECT_EQ(fragment.flat->start % 1024, 0U);
+      EXPECT_EQ(fragment.flat.value_or(FlatRun{}).start % 1024, 0U);
     }
   }
 }

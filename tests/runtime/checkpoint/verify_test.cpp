@@ -101,7 +101,9 @@ TEST(Verify, NamesShardDatasetAndBlockOfEveryFlippedBit) {
       EXPECT_EQ(report.damages[0].object, shard.key);
       EXPECT_EQ(report.damages[0].dataset, wanted.dataset);
       EXPECT_EQ(report.damages[0].block, wanted.block);
-      if (byte < shard.head_bytes) EXPECT_THAT(report.damages[0].what, HasSubstr("head"));
+      if (byte < shard.head_bytes) {
+        EXPECT_THAT(report.damages[0].what, HasSubstr("head"));
+      }
       flip_bit(*store, shard.key, byte, bit);
       ++flips;
     }

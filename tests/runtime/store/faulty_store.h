@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -91,12 +92,12 @@ class FaultyStore final : public ObjectStore {
   };
 
   template <typename Call>
-  auto guarded(const Call& call) {
+  std::invoke_result_t<Call> guarded(const Call& call) {
     return guarded(call, [] {});
   }
 
   template <typename Call, typename Instead>
-  auto guarded(const Call& call, const Instead& instead) {
+  std::invoke_result_t<Call> guarded(const Call& call, const Instead& instead) {
     if (++calls_ != failing_call_) return call();
     if (fault_ == Fault::exit_before) _exit(kExitStatus);
     if (fault_ == Fault::lost_answer || fault_ == Fault::exit_after) call();

@@ -34,7 +34,7 @@ class EveryStore : public ::testing::TestWithParam<const char*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EveryStore, ::testing::Values("file", "mem"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& kind) { return std::string(kind.param); });
 
 TEST_P(EveryStore, IsEmptyBeforeTheFirstWrite) {
   const auto store = open();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/trainer/progress.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 
 #include "lockstep/core/trace.h"
@@ -32,14 +30,14 @@ std::string short_duration(double seconds) {
   return text;
 }
 
-Progress::Progress(std::int64_t first_step, std::int64_t last_step)
-    : last_step_(last_step), terminal_(isatty(STDOUT_FILENO) == 1), shown_step_(first_step) {}
+Progress::Progress(std::int64_t last_step, Style style) : last_step_(last_step), style_(style) {}
 
 Progress::~Progress() {
   if (open_line_) std::puts("");
 }
 
 void Progress::add(const StepRecord& record) {
+  if (shown_step_ < 0) shown_step_ = record.step - 1;
   sums_.seconds += record.step_seconds;
   sums_.data += record.data_wait_s;
   sums_.communication += record.comm_exposed_s;
@@ -48,8 +46,9 @@ void Progress::add(const StepRecord& record) {
 }
 
 void Progress::show(const StepRecord& record) {
+  const bool in_place = style_ == Style::in_place;
   const double now = static_cast<double>(steady_ns()) / 1e9;
-  const bool due = now - last_shown_s_ >= (terminal_ ? kTerminalSeconds : kLogSeconds);
+  const bool due = now - last_shown_s_ >= (in_place ? kTerminalSeconds : kLogSeconds);
   if (!due && record.step != last_step_ && !record.eval_loss) return;
   const double all = sums_.seconds + sums_.checkpoint;
   const auto steps = static_cast<double>(record.step - shown_step_);
@@ -67,8 +66,8 @@ void Progress::show(const StepRecord& record) {
     std::snprintf(text, sizeof text, "  eval %.4f", *record.eval_loss);
     line += text;
   }
-  const bool keep = !terminal_ || record.eval_loss || record.step == last_step_;
-  std::printf("%s%s%s", terminal_ ? "\r\033[K" : "", line.c_str(), keep ? "\n" : "");
+  const bool keep = !in_place || record.eval_loss || record.step == last_step_;
+  std::printf("%s%s%s", in_place ? "\r\033[K" : "", line.c_str(), keep ? "\n" : "");
   std::fflush(stdout);
   open_line_ = !keep;
   last_shown_s_ = now;

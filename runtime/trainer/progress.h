@@ -16,7 +16,8 @@ std::string short_duration(double seconds);
 /// few seconds.
 class Progress {
  public:
-  Progress(std::int64_t first_step, std::int64_t last_step);
+  enum class Style : std::uint8_t { in_place, lines };
+  Progress(std::int64_t last_step, Style style);
   /// Ends an unfinished line.
   ~Progress();
   Progress(const Progress&) = delete;
@@ -30,10 +31,10 @@ class Progress {
 
  private:
   std::int64_t last_step_;
-  bool terminal_;
+  Style style_;
   bool open_line_ = false;
   double last_shown_s_ = -1e9;
-  std::int64_t shown_step_;
+  std::int64_t shown_step_ = -1;  // none yet
   struct Sums {
     double seconds = 0.0;
     double data = 0.0;

@@ -59,7 +59,8 @@ Outcome give_up(ProcessGroup& group, const std::exception& error) {
   const Outcome outcome = group.leave(outcome_of(error));
   const auto cause = group.abort_signal()->cause();
   if (cause && group.rank() == speaker_of(*cause)) {
-    print("rank " + std::to_string(cause->origin_rank) + ": " + cause->what +
+    const bool named = cause->what.starts_with("rank ") || cause->origin_rank < 0;
+    print((named ? "" : "rank " + std::to_string(cause->origin_rank) + ": ") + cause->what +
           (cause->hint.empty() ? "" : "\n  hint: " + cause->hint));
   }
   return outcome;

@@ -69,7 +69,7 @@ void Trainer::State::step() {
   record.step_seconds = seconds_since(began);
   record.tokens_per_s = static_cast<double>(totals.tokens) / record.step_seconds;
   record.checkpoint_stall_s = std::exchange(checkpoint_stall_s, 0.0);
-  if (is_multiple(done, options.replica_check)) check_replicas(mesh.data(), parameters, done);
+  if (is_multiple(done, options.replica_check)) check_replicas(mesh->data(), parameters, done);
   record.eval_loss = evaluate_if_due();
   if (!leads()) return;
 
@@ -152,7 +152,7 @@ void Trainer::State::update(const StepTotals& totals, StepRecord& record) {
 std::optional<double> Trainer::State::evaluate_if_due() {
   const bool due = is_multiple(done, options.eval_every) || (finishing && options.eval_every > 0);
   if (!due) return std::nullopt;
-  return evaluate(mesh.data(), compute, *model, *loss, corpus.held_back,
+  return evaluate(mesh->data(), compute, *model, *loss, corpus.held_back,
                   {.context = options.model.context,
                    .micro_batch = options.micro_batch,
                    .samples = options.eval_batches * options.global_batch});

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -50,9 +52,11 @@ Trainer::State::State(ProcessGroup& job, TrainOptions chosen, const Config& conf
       options(std::move(chosen)),
       signals(watch),
       code(machine_code()),
-      mesh(job, {.data = options.mesh_data, .tensor = 1}),
       compute(options.device, "compute") {
   group.on_abort([files = files](const AbortCause& cause) { files->write(cause); });
+  same_on_all([&] {
+    mesh = std::make_unique<Mesh>(group, MeshShape{.data = options.mesh_data, .tensor = 1});
+  });
   compare_options(config);
   open_folder();
   read_data();
@@ -110,7 +114,7 @@ void Trainer::State::build_model() {
     optimizer = make_optimizer(options, parameters);
   });
   same_on_all([&] {
-    reducer = std::make_unique<GradientReducer>(mesh.data(), compute, parameters, options.leaves(),
+    reducer = std::make_unique<GradientReducer>(mesh->data(), compute, parameters, options.leaves(),
                                                 options.reducer);
   });
   norm = std::make_unique<optim::GlobalNorm>(parameters, reducer->plan());
@@ -125,7 +129,7 @@ void Trainer::State::open_checkpoints() {
   agree(group.world(), "open the store", [&] { store = ObjectStore::open(options.store); });
   checkpointer = std::make_unique<Checkpointer>(
       *store, group.world(),
-      CheckpointOptions{.mesh = {.dp = static_cast<std::uint64_t>(mesh.shape().data)},
+      CheckpointOptions{.mesh = {.dp = static_cast<std::uint64_t>(mesh->shape().data)},
                         .keep = static_cast<std::uint64_t>(options.checkpoint_keep)});
   const OpenResult opened =
       checkpointer->open({.model = tensors_of(parameters), .code = code, .resume = options.resume});
@@ -138,7 +142,12 @@ void Trainer::State::open_checkpoints() {
     folder->write_result({.reason = "running", .attempt = attempt});
     log = std::make_unique<MetricsLog>(folder->path() / "metrics.jsonl");
   });
-  if (leads()) progress = std::make_unique<Progress>(0, options.steps);
+  if (leads()) {
+    // mpirun and srun show a terminal to each rank, whatever they write to themselves.
+    const bool terminal = group.launcher() == "none" && isatty(STDOUT_FILENO) == 1;
+    progress = std::make_unique<Progress>(
+        options.steps, terminal ? Progress::Style::in_place : Progress::Style::lines);
+  }
   for (const std::string& warning : opened.warnings) note("NOTE " + warning);
 }
 
@@ -202,7 +211,7 @@ void Trainer::State::load_or_start() {
   }
   options.schedule.total = schedule_total;
   same_on_all([&] { schedule = std::make_unique<optim::Schedule>(options.schedule); });
-  check_replicas(mesh.data(), parameters, done);
+  check_replicas(mesh->data(), parameters, done);
   if (!leads()) return;
 
   const std::int64_t parameter_count = [&] {
@@ -213,7 +222,7 @@ void Trainer::State::load_or_start() {
   note("lockstep " + code["lockstep"] + ": attempt " + std::to_string(attempt) + " of " +
        folder->path().string() + ", " + std::to_string(group.size()) + " rank" +
        (group.size() == 1 ? "" : "s") + " (" + group.launcher() + "), " +
-       mesh.data().backend_name() + ", " + code["isa"]);
+       mesh->data().backend_name() + ", " + code["isa"]);
   note("model: " + std::to_string(parameter_count) +
        " parameters; data: " + std::to_string(corpus.files) + " files, " +
        std::to_string(corpus.train.size()) + " tokens, " + std::to_string(samples->samples()) +

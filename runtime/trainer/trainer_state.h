@@ -70,7 +70,7 @@ struct Trainer::State {
   std::shared_ptr<RunFolder> folder;
   std::shared_ptr<AttemptFiles> files = std::make_shared<AttemptFiles>();
   TextCorpus corpus;
-  Mesh mesh;
+  std::unique_ptr<Mesh> mesh;
   Stream compute;
   std::unique_ptr<nn::Gpt2> model;
   std::unique_ptr<nn::CrossEntropy> loss;

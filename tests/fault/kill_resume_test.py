@@ -37,7 +37,8 @@ def kill_once(folder, run, chance, whole_seconds):
     expected = newest_commit(run)
     log = folder / f"{len(list(folder.glob('*.log')))}.log"
     with Job(ranks, {**OPTIONS, "run": run}, log) as job:
-        time.sleep(chance.uniform(0.0, whole_seconds))
+        left = 1.0 - (expected[1] if expected else 0) / OPTIONS["steps"]
+        time.sleep(chance.uniform(0.0, whole_seconds * max(left, 0.2)))
         victims = {rank: pid for pid, rank in job.processes().items() if rank is not None}
         if not victims or job.process.poll() is not None:
             assert job.wait() == 0, job.text()[-2000:]

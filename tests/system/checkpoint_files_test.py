@@ -39,7 +39,8 @@ def weights_of_export(path):
 
 def check_stock_tools(run):
     shards = sorted((run / "checkpoints/s").rglob("*.h5"))
-    assert len(shards) == 2 * 3, shards  # two commits, three writers
+    # Two live commits of three writers, and the retired one, which the next commit would delete.
+    assert len(shards) == 3 * 3, shards
     for shard in shards:
         dump = subprocess.run(["h5dump", "-A", shard], capture_output=True, text=True, check=True)
         assert "lockstep-checkpoint" in dump.stdout and "ls_crc" in dump.stdout or "/param" in dump.stdout
@@ -59,7 +60,8 @@ def check_stock_tools(run):
 
 def check_damage(run, folder):
     chance = random.Random(5)
-    files = [path for path in (run / "checkpoints").rglob("*") if path.is_file()]
+    # Step 2 is retired: nobody reads it any more.
+    files = [p for p in (run / "checkpoints").rglob("*") if p.is_file() and "/000000000002." not in str(p)]
     log = [p for p in files if p.parent.name == "log"]
     manifests = [p for p in files if p.parent.name == "m"]
     shards = [p for p in files if p.suffix == ".h5"]

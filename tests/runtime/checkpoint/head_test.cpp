@@ -91,7 +91,7 @@ TEST(ShardHead, IsReadBack) {
 
 TEST(ShardHead, HoldsAllMetadataOfManyDatasetsInFrontOfTheData) {
   std::vector<PlanTensor> tensors;
-  for (int i = 0; i < 3117; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     tensors.push_back({"transformer.h." + std::to_string(i) + ".mlp.c_fc.weight",
                        StateKind::param,
                        DType::f32,
@@ -99,9 +99,9 @@ TEST(ShardHead, HoldsAllMetadataOfManyDatasetsInFrontOfTheData) {
   }
   ShardHead head = head_of(tensors);
   for (Fragment& fragment : head.fragments) fragment.crcs = {1};
-  EXPECT_LT(head.head_bytes, 3117U * 700U);
+  EXPECT_LT(head.head_bytes, 1000U * 700U);
   EXPECT_EQ(build_head(head).size(), head.head_bytes);
-  EXPECT_EQ(parse_head(build_head(head), head.total_bytes).fragments.size(), 3117U);
+  EXPECT_EQ(parse_head(build_head(head), head.total_bytes).fragments.size(), 1000U);
 }
 
 TEST(ShardHead, HoldsAsManyChecksumsAsAnAttributeTakes) {

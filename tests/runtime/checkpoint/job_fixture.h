@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -47,8 +48,9 @@ class TestState {
     std::mt19937_64 random(seed);
     for (const StateEntry& entry : dict_.entries()) {
       auto* bytes = static_cast<unsigned char*>(entry.tensor.data());
-      for (std::size_t i = 0; i < entry.tensor.bytes(); ++i) {
-        bytes[i] = static_cast<unsigned char>(random());
+      for (std::size_t done = 0; done < entry.tensor.bytes(); done += sizeof(std::uint64_t)) {
+        const std::uint64_t bits = random();
+        std::memcpy(bytes + done, &bits, std::min(sizeof bits, entry.tensor.bytes() - done));
       }
     }
   }

@@ -59,8 +59,9 @@ std::vector<T> read_list(hid_t object, const char* name, hid_t file, hid_t memor
   const Hdf5Id type = owned(H5Aget_type(attribute.get()), H5Tclose, name);
   const Hdf5Id space = owned(H5Aget_space(attribute.get()), H5Sclose, name);
   if (H5Tequal(type.get(), file) <= 0) fail(std::string(name) + " has another type");
-  if (H5Sget_simple_extent_ndims(space.get()) != rank)
+  if (H5Sget_simple_extent_ndims(space.get()) != rank) {
     fail(std::string(name) + " has another shape");
+  }
   const hssize_t count = H5Sget_simple_extent_npoints(space.get());
   if (count < 0) fail(std::string(name) + " has no extent");
   std::vector<T> values(static_cast<std::size_t>(count));

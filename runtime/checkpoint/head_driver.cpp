@@ -15,6 +15,11 @@ struct OpenHead {
   HeadImage* image;
 };
 
+/// What an access list carries to open_head.
+struct DriverInfo {
+  HeadImage* image;
+};
+
 HeadImage& image_of(const H5FD_t* file) { return *reinterpret_cast<const OpenHead*>(file)->image; }
 
 H5FD_t* open_head(const char* /*name*/, unsigned /*flags*/, hid_t access, haddr_t /*limit*/) {
@@ -22,7 +27,7 @@ H5FD_t* open_head(const char* /*name*/, unsigned /*flags*/, hid_t access, haddr_
   if (!info) return nullptr;
   auto file = std::make_unique<OpenHead>();
   file->base = {};
-  std::memcpy(&file->image, info, sizeof file->image);
+  file->image = static_cast<const DriverInfo*>(info)->image;
   return &file.release()->base;
 }
 
@@ -87,7 +92,7 @@ H5FD_class_t make_driver() {
   driver.name = "lockstep-head";
   driver.maxaddr = HADDR_MAX;
   driver.fc_degree = H5F_CLOSE_STRONG;
-  driver.fapl_size = sizeof(HeadImage*);
+  driver.fapl_size = sizeof(DriverInfo);
   driver.open = open_head;
   driver.close = close_head;
   driver.query = query_head;
@@ -108,8 +113,8 @@ Hdf5Id head_access(HeadImage& image) {
   static const H5FD_class_t driver = make_driver();
   const Hdf5Id id = owned(H5FDregister(&driver), H5FDunregister, "register the driver");
   Hdf5Id access = owned(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "create an access list");
-  const HeadImage* pointer = &image;
-  check(H5Pset_driver(access.get(), id.get(), &pointer), "set the driver");
+  const DriverInfo info{.image = &image};
+  check(H5Pset_driver(access.get(), id.get(), &info), "set the driver");
   check(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V110), "set the version");
   return access;
 }

@@ -139,17 +139,20 @@ ShardHead parse_head(std::vector<std::byte> bytes, std::uint64_t file_bytes) {
                  .fragments = {}};
   if (read_integer(root.get(), "ls_complete") != 1) refuse("ls_complete is not 1");
   if (read_integer(root.get(), "ls_block") != kBlockBytes) refuse("ls_block is not 4 MiB");
-  if (head.head_bytes != head_bytes || head_bytes % kHeadUnit != 0)
+  if (head.head_bytes != head_bytes || head_bytes % kHeadUnit != 0) {
     refuse("ls_head_bytes is wrong");
+  }
   if (head.total_bytes != file_bytes) refuse("ls_total_bytes is not the size of the shard");
   for (const std::string kind : {"param", "master", "m", "v", "state"}) {
-    const std::string path = group_path(kind);
-    const Hdf5Id group = owned(H5Gopen2(file.get(), path.c_str(), H5P_DEFAULT), H5Gclose, "open");
+    const std::string parent = group_path(kind);
+    const Hdf5Id group = owned(H5Gopen2(file.get(), parent.c_str(), H5P_DEFAULT), H5Gclose, "open");
     for (const std::string& name : names_in(group.get())) {
+      std::string path = parent;
+      path.append("/").append(name);
       try {
-        head.fragments.push_back(read_fragment(file.get(), path + "/" + name, kind));
+        head.fragments.push_back(read_fragment(file.get(), path, kind));
       } catch (const DataError& error) {
-        refuse("dataset " + path + "/" + name + ": " + error.what());
+        refuse("dataset " + path + ": " + error.what());
       }
     }
   }

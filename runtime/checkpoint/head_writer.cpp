@@ -12,6 +12,9 @@ namespace {
 constexpr std::array kGroups = {"/param",   "/optim",   "/optim/master",
                                 "/optim/m", "/optim/v", "/state"};
 
+// Metadata has the same size wherever the data lies, so a far start leaves it all the room.
+constexpr std::uint64_t kFar = std::uint64_t{1} << 40;
+
 void make_groups(hid_t file) {
   const Hdf5Id options = owned(H5Pcreate(H5P_GROUP_CREATE), H5Pclose, "create a list");
   check(H5Pset_obj_track_times(options.get(), 0), "turn off times");
@@ -96,8 +99,6 @@ void fill(HeadImage& image, const ShardHead& head) {
 }  // namespace
 
 std::uint64_t head_size(const std::vector<Fragment>& fragments) {
-  // Metadata has the same size wherever the data lies, so a far start leaves it all the room.
-  constexpr std::uint64_t kFar = std::uint64_t{1} << 40;
   HeadImage image{
       .bytes = {}, .head_end = 0, .data_start = kFar, .file_end = kFar, .growing = true};
   ShardHead head;

@@ -12,6 +12,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::uint64_t kLastSeq = 999'999'999'999;
+constexpr std::string_view kLogPrefix = "log/";
+constexpr std::string_view kLogSuffix = ".json";
 constexpr std::size_t kNameLimit = 1000;  // bytes, escaped
 
 std::string padded(std::uint64_t number, std::size_t width) {
@@ -56,11 +58,9 @@ bool must_escape(std::string_view name, std::size_t i) {
 std::string record_key(std::uint64_t seq) { return "log/" + padded(kLastSeq - seq, 12) + ".json"; }
 
 std::optional<std::uint64_t> record_seq(std::string_view key) {
-  constexpr std::string_view kPrefix = "log/";
-  constexpr std::string_view kSuffix = ".json";
-  if (key.size() != kPrefix.size() + 12 + kSuffix.size()) return std::nullopt;
-  if (!key.starts_with(kPrefix) || !key.ends_with(kSuffix)) return std::nullopt;
-  const auto number = number_of(key.substr(kPrefix.size(), 12), 12);
+  if (key.size() != kLogPrefix.size() + 12 + kLogSuffix.size()) return std::nullopt;
+  if (!key.starts_with(kLogPrefix) || !key.ends_with(kLogSuffix)) return std::nullopt;
+  const auto number = number_of(key.substr(kLogPrefix.size(), 12), 12);
   if (!number) return std::nullopt;
   return kLastSeq - *number;
 }

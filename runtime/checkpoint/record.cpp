@@ -20,6 +20,10 @@ namespace {
 constexpr std::string_view kCrcStart = ",\"crc32c\":\"";
 constexpr std::string_view kCrcEnd = "\"}\n";
 constexpr std::size_t kCrcDigits = 8;
+constexpr std::size_t kTail = kCrcStart.size() + kCrcDigits + kCrcEnd.size();
+
+// In the order of RecordBody.
+constexpr std::array kKinds = {"", "JOB", "CLAIM", "COMMIT", "RETIRE", "NOTE"};
 
 std::string crc_text(std::string_view bytes) {
   const std::uint32_t crc = crc32c(std::as_bytes(std::span(bytes)));
@@ -28,10 +32,7 @@ std::string crc_text(std::string_view bytes) {
   return digits.data();
 }
 
-const char* kind_of(const RecordBody& body) {
-  constexpr std::array kKinds = {"", "JOB", "CLAIM", "COMMIT", "RETIRE", "NOTE"};
-  return kKinds.at(body.index());
-}
+const char* kind_of(const RecordBody& body) { return kKinds.at(body.index()); }
 
 template <typename T>
 Json or_null(const std::optional<T>& value) {
@@ -144,7 +145,6 @@ std::string encode(const Record& record) {
 }
 
 Record decode(std::string_view text, std::uint64_t seq) {
-  constexpr std::size_t kTail = kCrcStart.size() + kCrcDigits + kCrcEnd.size();
   if (text.size() >= kRecordLimit) refuse("it is longer than a record may be");
   if (text.size() < kTail) refuse("it is truncated");
   const std::string_view covered = text.substr(0, text.size() - kTail);

@@ -240,10 +240,10 @@ TEST_P(Conformance, FinishesSmallOperationsQuicklyWithMoreRanksThanCores) {
   const auto began = std::chrono::steady_clock::now();
   run([](Communicator& group) {
     const Tensor data = Tensor::zeros(Device{}, {16}, DType::f32);
-    for (int i = 0; i < 200; ++i) group.all_reduce(data, ReduceOp::sum).wait();
+    for (int i = 0; i < 1000; ++i) group.all_reduce(data, ReduceOp::sum).wait();
   });
-  // A waiter that spins through its time slice takes 11 ms an operation, 2 s in all.
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(1));
+  // A waiter that spins through its time slice takes 11 to 24 ms an operation.
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(8));
 }
 
 TEST_P(Conformance, CountsTheBytesItMoves) {

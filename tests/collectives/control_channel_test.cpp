@@ -77,6 +77,7 @@ class Job {
       }));
     }
     std::vector<Verdict> verdicts;
+    verdicts.reserve(pending.size());
     for (auto& each : pending) verdicts.push_back(each.get());
     return verdicts;
   }

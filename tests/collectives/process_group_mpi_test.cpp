@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -44,7 +44,9 @@ void fill(const Tensor& tensor, int part) {
 // The first element that differs in any bit, or -1.
 std::int64_t first_difference(const float* got, const std::vector<float>& expected) {
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (std::memcmp(got + i, &expected[i], sizeof(float)) != 0) return static_cast<std::int64_t>(i);
+    if (std::bit_cast<std::uint32_t>(got[i]) != std::bit_cast<std::uint32_t>(expected[i])) {
+      return static_cast<std::int64_t>(i);
+    }
   }
   return -1;
 }

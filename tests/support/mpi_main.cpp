@@ -17,6 +17,8 @@
 namespace lockstep::testing_support {
 namespace {
 
+constexpr std::string_view kFlag = "--backend=";
+
 std::optional<ProcessGroup>& slot() {
   static std::optional<ProcessGroup> group;
   return group;
@@ -44,7 +46,6 @@ int run(int argc, char** argv) {
   GroupOptions options;
   options.collective_timeout = std::chrono::seconds(30);
   for (int i = 1; i < argc; ++i) {
-    constexpr std::string_view kFlag = "--backend=";
     const std::string_view argument = argv[i];
     if (argument.substr(0, kFlag.size()) == kFlag) options.backend = argument.substr(kFlag.size());
   }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "collectives/control_frame.h"
-#include "collectives/file_handle.h"
+#include "core/file_handle.h"
 
 namespace lockstep {
 

@@ -4,6 +4,8 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 LOGS="$ROOT/build/logs"
 export LC_ALL=C.UTF-8 OMP_NUM_THREADS=1
+# A second checkout finds what the first has compiled.
+export CCACHE_BASEDIR="$ROOT" CCACHE_NOHASHDIR=1
 mkdir -p "$LOGS"
 
 # Compilers here need about 1 GB each.

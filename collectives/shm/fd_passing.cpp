@@ -42,13 +42,13 @@ Address abstract_address(const std::string& name) {
   return address;
 }
 
-FileDescriptor open_socket() {
-  FileDescriptor opened(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+FileHandle open_socket() {
+  FileHandle opened(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (opened.get() < 0) throw socket_error("socket");
   return opened;
 }
 
-bool same_user(const FileDescriptor& connection) {
+bool same_user(const FileHandle& connection) {
   ucred peer{};
   socklen_t length = sizeof peer;
   return getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
@@ -75,7 +75,7 @@ struct Message {
   Message& operator=(const Message&) = delete;
 };
 
-void send_file(const FileDescriptor& connection, int file, Wait& wait) {
+void send_file(const FileHandle& connection, int file, Wait& wait) {
   Message message;
   cmsghdr* control = CMSG_FIRSTHDR(&message.header);
   control->cmsg_level = SOL_SOCKET;
@@ -90,10 +90,6 @@ void send_file(const FileDescriptor& connection, int file, Wait& wait) {
 
 }  // namespace
 
-FileDescriptor::~FileDescriptor() {
-  if (number_ >= 0) close(number_);
-}
-
 Listener listen_for_peers(int peers) {
   Listener listener{.socket = open_socket(), .name = "lockstep-" + random_hex(16)};
   Address address = abstract_address(listener.name);
@@ -102,9 +98,9 @@ Listener listen_for_peers(int peers) {
   return listener;
 }
 
-void hand_out(const Listener& listener, const FileDescriptor& file, int peers, Wait& wait) {
+void hand_out(const Listener& listener, const FileHandle& file, int peers, Wait& wait) {
   for (int served = 0; served < peers;) {
-    const FileDescriptor connection(
+    const FileHandle connection(
         accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection.get() < 0) {
       if (!try_again() && errno != ECONNABORTED) throw socket_error("accept");
@@ -116,8 +112,8 @@ void hand_out(const Listener& listener, const FileDescriptor& file, int peers, W
   }
 }
 
-FileDescriptor receive_file(const std::string& name, Wait& wait) {
-  const FileDescriptor connection = open_socket();
+FileHandle receive_file(const std::string& name, Wait& wait) {
+  const FileHandle connection = open_socket();
   Address address = abstract_address(name);
   while (connect(connection.get(), address.get(), address.length) != 0) {
     if (!try_again()) throw socket_error("connecting to rank 0 of this host");
@@ -140,7 +136,7 @@ FileDescriptor receive_file(const std::string& name, Wait& wait) {
   }
   int file = -1;
   std::memcpy(&file, CMSG_DATA(control), sizeof file);
-  return FileDescriptor(file);
+  return FileHandle(file);
 }
 
 }  // namespace lockstep

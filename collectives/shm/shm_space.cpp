@@ -20,8 +20,8 @@ DeviceError memory_error(const std::string& what) {
 
 }  // namespace
 
-FileDescriptor ShmSpace::make_file() {
-  FileDescriptor file(memfd_create("lockstep", MFD_CLOEXEC));
+FileHandle ShmSpace::make_file() {
+  FileHandle file(memfd_create("lockstep", MFD_CLOEXEC));
   if (file.get() < 0) throw memory_error("making shared memory");
   return file;
 }

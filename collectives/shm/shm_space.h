@@ -12,14 +12,14 @@ namespace lockstep {
 class ShmSpace final : public shared_memory::Space {
  public:
   /// A new, empty file of this process. Throws DeviceError.
-  static FileDescriptor make_file();
+  static FileHandle make_file();
 
-  explicit ShmSpace(FileDescriptor file) : file_(std::move(file)) {}
+  explicit ShmSpace(FileHandle file) : file_(std::move(file)) {}
   ~ShmSpace() override;
   ShmSpace(const ShmSpace&) = delete;
   ShmSpace& operator=(const ShmSpace&) = delete;
 
-  const FileDescriptor& file() const noexcept { return file_; }
+  const FileHandle& file() const noexcept { return file_; }
 
   void extend(std::size_t offset, std::size_t bytes) override;
   std::byte* map(std::size_t offset, std::size_t bytes) override;
@@ -30,7 +30,7 @@ class ShmSpace final : public shared_memory::Space {
     void* memory = nullptr;
     std::size_t bytes = 0;
   };
-  FileDescriptor file_;
+  FileHandle file_;
   std::vector<Mapping> mappings_;
 };
 

@@ -66,10 +66,6 @@ void sync_folder(const std::filesystem::path& folder) {
 
 }  // namespace
 
-FileHandle::~FileHandle() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 void throw_file_error(std::string_view operation, const std::filesystem::path& path, int error) {
   const Advice advice = advice_for(error);
   throw StorageError(

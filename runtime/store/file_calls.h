@@ -6,27 +6,10 @@
 #include <filesystem>
 #include <span>
 #include <string_view>
-#include <utility>
+
+#include "core/file_handle.h"
 
 namespace lockstep {
-
-/// Owns a file descriptor.
-class FileHandle {
- public:
-  FileHandle() = default;
-  explicit FileHandle(int fd) : fd_(fd) {}
-  FileHandle(FileHandle&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileHandle& operator=(FileHandle&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~FileHandle();
-  int get() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 /// Throws StorageError for `error` (an errno), with a hint for the errors that have one.
 [[noreturn]] void throw_file_error(std::string_view operation, const std::filesystem::path& path,

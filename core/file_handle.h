@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Owns a file descriptor: a socket or an eventfd.
+/// Owns a file descriptor; -1 is none.
 class FileHandle {
  public:
   FileHandle() = default;

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/runtime/train_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+namespace {
+
+TrainOptions read(std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"--data.source", "text:x"});
+  return train_options(read_train_config(arguments));
+}
+
+TEST(TrainOptions, HaveTheDefaultsOfTheDesign) {
+  const TrainOptions options = read({});
+  EXPECT_EQ(options.model.layers, 4);
+  EXPECT_EQ(options.model.vocab, 256);
+  EXPECT_EQ(options.schedule.peak, 3e-4);
+  EXPECT_EQ(options.schedule.warmup, 100);
+  EXPECT_FALSE(options.schedule.min_lr);
+  EXPECT_EQ(options.adamw.beta2, 0.95F);
+  EXPECT_EQ(options.adamw.weight_decay, 0.1F);
+  EXPECT_EQ(options.clip, 1.0);
+  EXPECT_EQ(options.global_batch, 16);
+  EXPECT_EQ(options.leaves(), 4);
+  EXPECT_EQ(options.reducer.reduction, Reduction::invariant);
+  EXPECT_EQ(options.checkpoint_keep, 3);
+  EXPECT_EQ(options.run, "runs/gpt2-tiny-0");
+  EXPECT_EQ(options.store, "file:runs/gpt2-tiny-0/checkpoints");
+}
+
+TEST(TrainOptions, LetExplicitKeysOverrideAPreset) {
+  const TrainOptions options =
+      read({"--model.preset", "gpt2-3m", "--model.layers", "2", "--seed", "5"});
+  EXPECT_EQ(options.model.layers, 2);
+  EXPECT_EQ(options.model.hidden, 256);
+  EXPECT_EQ(options.model.ffn, 1024);
+  EXPECT_EQ(options.run, "runs/gpt2-3m-5");
+}
+
+TEST(TrainOptions, TakeTheSeedForTheDataUnlessItHasItsOwn) {
+  EXPECT_EQ(read({"--seed", "5"}).data_seed, 5U);
+  EXPECT_EQ(read({"--seed", "5", "--data.seed", "0"}).data_seed, 0U);
+}
+
+TEST(TrainOptions, RefuseWhatContradictsItself) {
+  const std::vector<std::vector<std::string>> bad = {
+      {"--batch.micro", "5"},   {"--model.vocab", "255"},
+      {"--model.heads", "3"},   {"--schedule.min_lr", "-2"},
+      {"--zero", "1"},          {"--mesh.tensor", "2"},
+      {"--model.tie", "false"}, {"--model.dropout", "0.1"},
+      {"--device", "gpu"},      {"--precision", "bf16"}};
+  for (const auto& arguments : bad) {
+    EXPECT_THROW(read(arguments), ConfigError) << arguments[0];
+  }
+  EXPECT_THROW(train_options(read_train_config({})), ConfigError) << "no data.source";
+}
+
+TEST(TrainOptions, NameTheKeysThatRanksMustShare) {
+  const auto keys = keys_to_match(read_train_config({"--trace", "t"}));
+  const auto has = [&](const std::string& name) {
+    return std::any_of(keys.begin(), keys.end(),
+                       [&](const auto& entry) { return entry.first == name; });
+  };
+  EXPECT_TRUE(has("seed"));
+  EXPECT_TRUE(has("optim.lr"));
+  EXPECT_FALSE(has("trace"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -11,7 +11,7 @@ mkdir -p "$LOGS"
 # Compilers here need about 1 GB each.
 jobs_default() {
   local cores memory
-  cores=$(nproc)
+  cores=$(env -u OMP_NUM_THREADS nproc)  # which else counts as a limit
   memory=$(awk '/^MemAvailable:/{print int($2 / 1048576)}' /proc/meminfo)
   [ "$memory" -ge 1 ] || memory=1
   echo $((cores < memory ? cores : memory))

@@ -69,8 +69,8 @@ struct Communicator::State {
   std::shared_ptr<Shared> shared;
   std::shared_ptr<Stream> thread;
   CommunicatorOptions options;
-  LedgerRing* ledger = nullptr;
-  Trace* trace = nullptr;
+  std::shared_ptr<LedgerRing> ledger;  // shared with the operations under way
+  std::shared_ptr<Trace> trace;
   std::uint64_t sequence = 0;
 
   int size() const { return shared->backend->size(); }
@@ -122,7 +122,7 @@ Work Communicator::State::start(const What& what, const Event& ready, Body body)
   thread->enqueue([shared = shared, ledger = ledger, trace = trace, number, text = text(what),
                    timeout = options.timeout, ready, body = std::move(body)] {
     while (!ready.wait_for(kLook)) shared->abort->throw_if_raised();
-    const TraceSpan span(trace, text, "communication");
+    const TraceSpan span(trace.get(), text, "communication");
     if (ledger) ledger->started(number, steady_ns());
     Wait wait(*shared->abort, std::chrono::steady_clock::now() + timeout, text);
     body(*shared->backend, wait);
@@ -148,9 +148,10 @@ int Communicator::size() const noexcept { return state_->size(); }
 const std::string& Communicator::name() const noexcept { return state_->options.name; }
 const char* Communicator::backend_name() const noexcept { return state_->shared->backend->name(); }
 
-void Communicator::observe(LedgerRing* ledger, Trace* trace) noexcept {
-  state_->ledger = ledger;
-  state_->trace = trace;
+void Communicator::observe(std::shared_ptr<LedgerRing> ledger,
+                           std::shared_ptr<Trace> trace) noexcept {
+  state_->ledger = std::move(ledger);
+  state_->trace = std::move(trace);
 }
 
 Tensor Communicator::allocate(std::int64_t elements, DType dtype) {

@@ -6,7 +6,7 @@
 
 #include "lockstep/collectives/agree.h"
 #include "lockstep/collectives/handshake.h"
-#include "lockstep/core/hash.h"
+#include "lockstep/core/ledger.h"
 #include "lockstep/optim/adamw.h"
 #include "lockstep/optim/sgd.h"
 #include "runtime/trainer/replicas.h"
@@ -135,8 +135,20 @@ void Trainer::State::open_checkpoints() {
       checkpointer->open({.model = tensors_of(parameters), .code = code, .resume = options.resume});
   attempt = static_cast<std::int64_t>(opened.attempt);
   files->set_attempt(attempt);
+  begin_attempt();
+  for (const std::string& warning : opened.warnings) note("NOTE " + warning);
+}
+
+void Trainer::State::begin_attempt() {
+  std::shared_ptr<LedgerRing> ledger;
   agree(group.world(), "begin the attempt", [&] {
-    if (!options.trace.empty()) trace = std::make_unique<Trace>(group.rank());
+    if (!options.trace.empty()) trace = std::make_shared<Trace>(group.rank());
+    const auto folder_of_ledgers = folder->path() / "ledger";
+    std::error_code ignored;  // the ledger says what is wrong
+    std::filesystem::create_directories(folder_of_ledgers, ignored);
+    const std::string name = std::to_string(attempt) + "." + std::to_string(group.rank());
+    ledger = std::make_shared<LedgerRing>((folder_of_ledgers / name).string(), group.rank(),
+                                          group.size(), static_cast<int>(attempt));
     if (!leads()) return;
     folder->write_attempt(attempt, group.hosts(), group.process_ids());
     folder->write_result({.reason = "running", .attempt = attempt});
@@ -148,7 +160,7 @@ void Trainer::State::open_checkpoints() {
     progress = std::make_unique<Progress>(
         options.steps, terminal ? Progress::Style::in_place : Progress::Style::lines);
   }
-  for (const std::string& warning : opened.warnings) note("NOTE " + warning);
+  mesh->data().observe(ledger, trace);
 }
 
 void Trainer::State::check_resumed(const TrainState& saved) {

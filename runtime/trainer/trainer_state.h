@@ -8,7 +8,6 @@
 #include <string>
 
 #include "lockstep/collectives/mesh.h"
-#include "lockstep/core/ledger.h"
 #include "lockstep/core/trace.h"
 #include "lockstep/optim/clip.h"
 #include "lockstep/optim/optimizer.h"
@@ -49,6 +48,7 @@ struct Trainer::State {
   void read_data();
   void build_model();
   void open_checkpoints();
+  void begin_attempt();
   void load_or_start();
   void check_resumed(const TrainState& saved);
 
@@ -86,10 +86,9 @@ struct Trainer::State {
   std::size_t next_slot = 0;
   std::unique_ptr<ObjectStore> store;
   std::unique_ptr<Checkpointer> checkpointer;
-  std::unique_ptr<LedgerRing> ledger;
   std::unique_ptr<MetricsLog> log;     // on rank 0
   std::unique_ptr<Progress> progress;  // on rank 0
-  std::unique_ptr<Trace> trace;
+  std::shared_ptr<Trace> trace;
 
   std::int64_t attempt = 0;
   std::int64_t done = 0;        // steps

@@ -179,10 +179,10 @@ TEST(Communicator, WritesEveryOperationToTheLedgerBeforeItRuns) {
   const testing_support::ScratchFolder folder;
   const std::string path = (folder.path() / "ledger").string();
   {
-    LedgerRing ring(path, 0, 1, 1, 16);
+    const auto ring = std::make_shared<LedgerRing>(path, 0, 1, 1, 16);
     testing_support::run_ranks(1,
                                [&](Communicator& group) {
-                                 group.observe(&ring, nullptr);
+                                 group.observe(ring, nullptr);
                                  group.barrier().wait();
                                  const Tensor data = Tensor::zeros(Device{}, {5}, DType::f64);
                                  const Event never = Event::make();

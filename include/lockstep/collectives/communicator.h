@@ -73,9 +73,8 @@ class Communicator {
   /// "local", "shm" or "mpi".
   const char* backend_name() const noexcept;
 
-  /// Operations from now on are written to these; both are borrowed, null is none. They must
-  /// outlive the operations.
-  void observe(LedgerRing* ledger, Trace* trace) noexcept;
+  /// Operations from now on are written to these; null is none.
+  void observe(std::shared_ptr<LedgerRing> ledger, std::shared_ptr<Trace> trace) noexcept;
 
   /// Memory of this rank in which reduce_parts works without copies, zero-filled and aligned to 64
   /// bytes. Collective: every rank asks for the same size, in the same order as all operations.

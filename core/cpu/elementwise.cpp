@@ -108,6 +108,7 @@ void bias_backward(Stream& stream, const Tensor& y_grad, const Tensor& bias_grad
   arguments.tensor("y_grad", y_grad);
   arguments.sized("bias_grad", bias_grad, as_matrix(y_grad).columns);
   stream.enqueue([y_grad, bias_grad, add] {
+    if (bias_grad.size() == 0) return;
     const Matrix shape = as_matrix(y_grad);
     const std::size_t columns = to_size(shape.columns);
     std::vector<float> sums(2 * columns);

@@ -175,6 +175,7 @@ void layer_norm_backward(Stream& stream, const Tensor& y_grad, const Tensor& x,
   arguments.sized("gradients.weight", gradients.weight, shape.columns);
   arguments.sized("gradients.bias", gradients.bias, shape.columns);
   stream.enqueue([=] {
+    if (shape.columns == 0) return;
     const std::size_t columns = to_size(shape.columns);
     std::vector<float> sums(4 * columns);
     float* total = sums.data() + 2 * columns;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 namespace lockstep {
 
@@ -13,7 +14,10 @@ struct SaveId {
   std::uint64_t step = 0;
   std::uint64_t epoch = 0;
   std::uint64_t try_number = 0;
-  auto operator<=>(const SaveId&) const = default;
+  bool operator==(const SaveId&) const = default;
+  bool operator<(const SaveId& other) const {
+    return std::tie(step, epoch, try_number) < std::tie(other.step, other.epoch, other.try_number);
+  }
 };
 
 /// `log/<999999999999 − seq>.json`: newest first in a plain listing.

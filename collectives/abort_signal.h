@@ -5,8 +5,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep {
 
@@ -35,10 +37,20 @@ class AbortSignal {
   /// Throws CommError with the cause's text, outcome and origin if the signal is raised.
   void throw_if_raised() const;
 
+  /// `event` will not outlast release_waiters().
+  void watch(const Event& event);
+  /// Fails the watched events that are not reached yet with what throw_if_raised() throws, and
+  /// later ones at once. For a communication thread that hangs inside a library after a peer was
+  /// lost: it may still touch the tensors of its operation, which that operation keeps alive.
+  void release_waiters();
+
  private:
   std::atomic<bool> raised_{false};
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // of all below
   std::optional<AbortCause> cause_;
+  bool released_ = false;
+  std::vector<Event> watched_;
+  std::size_t prune_at_ = 64;
 };
 
 }  // namespace lockstep

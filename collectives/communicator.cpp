@@ -128,7 +128,9 @@ Work Communicator::State::start(const What& what, const Event& ready, Body body)
     body(*shared->backend, wait);
     if (ledger) ledger->ended(number, steady_ns());
   });
-  return {thread->record(), sequence};
+  const Event done = thread->record();
+  shared->abort->watch(done);
+  return {done, sequence};
 }
 
 Communicator::Communicator(std::unique_ptr<Backend> backend, std::shared_ptr<Stream> thread,
@@ -160,15 +162,16 @@ Tensor Communicator::allocate(std::int64_t elements, DType dtype) {
     throw state_->refuse(operation, std::to_string(elements) + " elements", "ask for 0 or more");
   }
   const std::size_t bytes = to_size(elements) * size_of(dtype);
-  std::shared_ptr<std::byte> memory;
+  // Shared: after an abort nobody waits for the operation's end.
+  const auto memory = std::make_shared<std::shared_ptr<std::byte>>();
   state_
       ->start({.operation = operation, .count = elements, .dtype = dtype}, {},
-              [&memory, bytes](Backend& backend, Wait& wait) {
-                memory = backend.allocate(bytes, wait);
+              [memory, bytes](Backend& backend, Wait& wait) {
+                *memory = backend.allocate(bytes, wait);
               })
       .wait();
-  std::byte* data = memory.get();
-  return Tensor::borrow(data, {elements}, dtype, Device{}, std::move(memory));
+  std::byte* data = memory->get();
+  return Tensor::borrow(data, {elements}, dtype, Device{}, std::move(*memory));
 }
 
 Work Communicator::all_reduce(Tensor inout, ReduceOp op, const Event& ready) {

@@ -31,8 +31,12 @@ constexpr const char* kRestart =
     "look at that rank's log and host, then start again: the run resumes "
     "from its last checkpoint";
 
-// Survivors of a dead rank 0 cannot meet: each gives the others so long to notice and write.
-constexpr milliseconds kPartingPause{300};
+// What the communication thread has to notice an abort by itself. Inside MPI it may not: Open MPI
+// reports a broken connection to the launcher, which answers no one while it kills the job.
+constexpr milliseconds kCommunicationEnds{200};
+// Survivors of a dead rank 0 cannot meet: each gives the others so long after the loss, which all
+// see within milliseconds. Longer than kCommunicationEnds and the writing of a cause.
+constexpr milliseconds kPartingTime{700};
 // What another rank allows rank 0 beyond its own deadlines.
 constexpr milliseconds kVerdictMargin{1000};
 
@@ -130,6 +134,7 @@ class ControlChannel::Loop {
       for (Peer& peer : peers_) listen_to(peer, now);
       beat(now);
       spread_abort(now);
+      release_waiters(now);
       if (is_root()) judge(now);
       if (!is_root()) part_from_dead_root(now);
       sleep();
@@ -241,8 +246,8 @@ class ControlChannel::Loop {
 
   // Everything that follows a failure, once: the peers first, then our own callback.
   void spread_abort(Clock::time_point now) {
-    if (signal_.raised() && !spread_) {
-      spread_ = true;
+    if (signal_.raised() && !aborted_at_) {
+      aborted_at_ = now;
       const AbortCause cause = signal_.cause().value_or(AbortCause{});
       if (cause.kind == kLostRank || cause.kind == kStoppedRank) lost_at_.store(now);
       rendezvous_.aborted(cause.outcome, now);
@@ -250,7 +255,7 @@ class ControlChannel::Loop {
         peer.link.send({.type = FrameType::abort, .body = encode_cause(cause)});
       }
     }
-    if (spread_ && !called_back_) {
+    if (aborted_at_ && !called_back_) {
       std::function<void(const AbortCause&)> callback;
       {
         const std::lock_guard lock(mutex_);
@@ -265,6 +270,12 @@ class ControlChannel::Loop {
         peer.link.send({.type = FrameType::goodbye, .body = encode_outcome(*goodbye_)});
       }
     }
+  }
+
+  void release_waiters(Clock::time_point now) {
+    if (released_ || !aborted_at_ || now < *aborted_at_ + kCommunicationEnds) return;
+    released_ = true;
+    signal_.release_waiters();
   }
 
   void call_back(const std::function<void(const AbortCause&)>& callback) {
@@ -303,13 +314,12 @@ class ControlChannel::Loop {
 
   // Another rank whose rank 0 is gone: nobody is left to give a verdict.
   void part_from_dead_root(Clock::time_point now) {
-    if (finished_ || !signal_.raised() || !goodbye_sent_) return;
+    if (finished_ || !aborted_at_ || !goodbye_sent_) return;
     const bool root_lost = std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
       return peer.left || !peer.link.open();
     });
     if (!root_lost) return;
-    if (!parting_) parting_ = now + kPartingPause;
-    if (now < *parting_) return;
+    if (now < *aborted_at_ + kPartingTime) return;
     finish({.outcome = signal_.cause().value_or(AbortCause{}).outcome, .complete = false});
   }
 
@@ -334,7 +344,8 @@ class ControlChannel::Loop {
 
   // Milliseconds until something is due; -1 if nothing ever is.
   int turn() const {
-    if (!finished_ && (parting_ || rendezvous_.deadline())) return 20;
+    if (aborted_at_ && !released_) return 20;
+    if (!finished_ && (aborted_at_ || rendezvous_.deadline())) return 20;
     if (peers_.empty()) return -1;
     auto due = last_beat_ + options_.heartbeat;
     for (const Peer& peer : peers_) {
@@ -359,9 +370,9 @@ class ControlChannel::Loop {
   ExitRendezvous rendezvous_;  // rank 0's; on others it only holds the time of the abort
   Clock::time_point last_turn_ = Clock::now();
   Clock::time_point last_beat_ = Clock::time_point{};
-  std::optional<Clock::time_point> parting_;
+  std::optional<Clock::time_point> aborted_at_;
   bool finished_ = false;
-  bool spread_ = false;
+  bool released_ = false;
   bool called_back_ = false;
   bool goodbye_sent_ = false;
   bool send_goodbye_ = false;

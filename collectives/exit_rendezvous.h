@@ -32,7 +32,8 @@ class ExitRendezvous {
   /// it is itself a failure, which the caller reports by aborted().
   std::optional<Verdict> verdict(Clock::time_point now) const;
 
-  static constexpr std::chrono::milliseconds kGraceAfterAbort{2000};
+  // Open MPI's mpirun kills what is left 2 s after a process has died, rank 0 with its result too.
+  static constexpr std::chrono::milliseconds kGraceAfterAbort{1500};
 
  private:
   struct Place {

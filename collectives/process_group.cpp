@@ -23,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 // MPI_Finalize waits for all ranks; one that dies inside it must not keep the others.
 constexpr std::chrono::seconds kFinalizeTimeout{5};
+constexpr std::chrono::milliseconds kThreadEnds{100};
 // How long rank 0 may go on alone, to write the result, before the launcher may notice an end.
 constexpr std::chrono::milliseconds kRootEndsFirst{2000};
 constexpr std::chrono::milliseconds kRootEndsFirstAfterAbort{500};
@@ -54,6 +55,15 @@ bool run_on(Stream& thread, std::function<void()> body, Clock::time_point deadli
   if (!behind.wait_for(std::max(Clock::duration::zero(), deadline - Clock::now()))) return false;
   done.wait();
   return true;
+}
+
+// Whether the thread gets through its queue in time.
+bool answers(Stream& thread, std::chrono::nanoseconds limit) {
+  try {
+    return thread.record().wait_for(limit);
+  } catch (const std::exception&) {
+    return true;  // after a failed operation
+  }
 }
 
 // What each rank tells the others at the start.
@@ -98,6 +108,9 @@ struct ProcessGroup::State {
   Clock::time_point collective_deadline() const {
     return Clock::now() + options.collective_timeout;
   }
+
+  // As in init(): it hangs inside MPI for good, and whoever destroys it would wait for it.
+  void abandon_thread() const { static_cast<void>(new std::shared_ptr<Stream>(thread)); }
 
   std::string rank_text() const { return "rank " + std::to_string(place.rank); }
 
@@ -269,6 +282,9 @@ int ProcessGroup::local_rank() const noexcept { return state_->place.local_rank;
 const std::vector<std::string>& ProcessGroup::hosts() const noexcept { return state_->hosts; }
 const std::vector<int>& ProcessGroup::process_ids() const noexcept { return state_->process_ids; }
 const std::string& ProcessGroup::launcher() const noexcept { return state_->place.launcher; }
+const std::vector<std::string>& ProcessGroup::warnings() const noexcept {
+  return state_->place.warnings;
+}
 Communicator& ProcessGroup::world() noexcept { return *state_->world; }
 
 std::unique_ptr<Communicator> ProcessGroup::split(std::string name, int color, int key) {
@@ -321,12 +337,12 @@ Outcome ProcessGroup::leave(Outcome mine) noexcept {
           *state_->thread, [mpi = state_->mpi.get(), result] { *result = mpi->finalize(); },
           Clock::now() + kFinalizeTimeout);
       finalized = done && *result;
-      // As in init(): the thread hangs inside MPI for good.
-      if (!done) static_cast<void>(new std::shared_ptr<Stream>(state_->thread));
+      if (!done) state_->abandon_thread();
     } catch (const std::exception&) {
       finalized = false;  // ends like after a failure, by the exit status alone
     }
   }
+  if (!verdict.complete && !answers(*state_->thread, kThreadEnds)) state_->abandon_thread();
   // A launcher leaves ranks alone that have finalised and end with 0, and only those.
   if (!finalized || verdict.outcome != Outcome::finished) {
     state_->control->wait_for_root_to_end(verdict.complete ? kRootEndsFirst

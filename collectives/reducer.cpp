@@ -62,6 +62,7 @@ struct GradientReducer::State {
   Tensor in_bucket(int arena, std::size_t bucket) const;
   Tensor gradient(int arena, std::size_t parameter) const;
   const LeafSchedule::Leaf& schedule_of_open_leaf() const;
+  void check_nothing_missing() const;
   std::string name_of(std::int64_t parameter) const;
 
   Communicator& data;
@@ -85,8 +86,10 @@ struct GradientReducer::State {
   std::vector<bool> marked;                 // by parameter, in the open leaf
   std::vector<std::size_t> unmarked;        // by bucket, in the open leaf
   std::vector<std::vector<Event>> written;  // by bucket, in the open leaf
-  MissingGradient missing;                  // the first of the step
+  std::int64_t missing = -1;                // the first parameter of the step without a gradient
+  std::int64_t missing_leaf = -1;           // in this leaf
   std::vector<Work> launched;               // by bucket
+  Event told;                               // the header of the step
 };
 
 GradientReducer::State::State(Communicator& data_group, Stream& compute_stream, Parameters borrowed,
@@ -176,8 +179,9 @@ void GradientReducer::State::open_leaf(std::int64_t number) {
 void GradientReducer::State::close_leaf() {
   if (leaf < 0) return;
   const auto absent = std::find(marked.begin(), marked.end(), false);
-  if (absent != marked.end() && missing.parameter < 0) {
-    missing = {.parameter = absent - marked.begin(), .leaf = leaf};
+  if (absent != marked.end() && missing < 0) {
+    missing = absent - marked.begin();
+    missing_leaf = leaf;
   }
   leaf = -1;
 }
@@ -216,6 +220,9 @@ void GradientReducer::State::complete_bucket(std::size_t bucket) {
 }
 
 void GradientReducer::State::launch_up_to(std::size_t end) {
+  if (launched.empty() && end > 0) {
+    told = data.all_gather(header.mine(), header.all(), compute.record()).event();
+  }
   while (launched.size() < end) {
     const std::size_t bucket = launched.size();
     const Event ready = compute.record();
@@ -228,6 +235,13 @@ void GradientReducer::State::launch_up_to(std::size_t end) {
     for (const int arena : schedule.parts) parts.push_back(in_bucket(arena, bucket));
     launched.push_back(data.reduce_parts(std::move(parts), sum, sum_plan, ready));
   }
+}
+
+void GradientReducer::State::check_nothing_missing() const {
+  if (missing < 0) return;
+  throw UsageError("parameter " + name_of(missing) + " got no gradient in leaf " +
+                       std::to_string(missing_leaf) + " (never marked ready)",
+                   "every parameter must take part in every forward and backward pass");
 }
 
 GradientReducer::GradientReducer(Communicator& data, Stream& compute, Parameters parameters,
@@ -259,7 +273,7 @@ void GradientReducer::begin_step() {
   }
   state_->step_open = true;
   state_->next_leaf = state_->range.begin;
-  state_->missing = {};
+  state_->missing = -1;
   state_->launched.clear();
   state_->header.clear();
 }
@@ -304,10 +318,19 @@ void GradientReducer::zero_leaf() {
   }
 }
 
-StepTotals GradientReducer::finish(StepFlags flags) {
+void GradientReducer::set_flags(StepFlags flags) {
+  const std::lock_guard lock(state_->mutex);
+  state_->check_open_step("set_flags");
+  if (state_->next_leaf == state_->range.end) {
+    throw UsageError("GradientReducer::set_flags in the last leaf of the step",
+                     "call it before begin_leaf() of the last leaf: the header may be on its way");
+  }
+  state_->header.set(flags);
+}
+
+StepTotals GradientReducer::finish() {
   State& state = *state_;
   std::vector<Event> reduced;
-  Event told;
   {
     const std::lock_guard lock(state.mutex);
     state.check_open_step("finish");
@@ -318,12 +341,9 @@ StepTotals GradientReducer::finish(StepFlags flags) {
     }
     state.close_leaf();
     state.step_open = false;
-    // Also where a gradient is missing: peers wait in these, and hear of it behind them.
+    state.check_nothing_missing();
     state.launch_up_to(state.plan.buckets.size());
     for (const Work& work : state.launched) reduced.push_back(work.event());
-    state.header.set(flags, state.missing);
-    told = state.data.all_gather(state.header.mine(), state.header.all(), state.compute.record())
-               .event();
   }
   auto exposed = std::make_shared<double>(0.0);
   state.compute.enqueue([reduced, exposed] {
@@ -332,15 +352,9 @@ StepTotals GradientReducer::finish(StepFlags flags) {
     *exposed = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   });
   const Event waited = state.compute.record();
-  told.wait();
+  state.told.wait();
   waited.wait();
   state.exposed_seconds = *exposed;
-  if (const auto [rank, what] = state.header.missing(); rank >= 0) {
-    throw UsageError("rank " + std::to_string(rank) + ": parameter " +
-                         state.name_of(what.parameter) + " got no gradient in leaf " +
-                         std::to_string(what.leaf) + " (never marked ready)",
-                     "every parameter must take part in every forward and backward pass");
-  }
   for (std::size_t i = 0; i < state.parameters.size(); ++i) {
     state.parameters[i]->begin_pass(state.gradient(0, i), true);
   }

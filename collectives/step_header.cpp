@@ -10,7 +10,6 @@ namespace lockstep {
 struct StepHeader::Fixed {
   std::int64_t notice;
   std::int64_t skip;
-  MissingGradient missing;
 };
 
 StepHeader::StepHeader(int rank, int ranks, std::int64_t leaves)
@@ -28,7 +27,7 @@ std::size_t StepHeader::bytes_each() const noexcept {
 
 void StepHeader::clear() {
   std::memset(mine_.data(), 0, mine_.bytes());
-  set({}, {});
+  set({});
 }
 
 LeafSums* StepHeader::leaf_sums(std::int64_t leaf) noexcept {
@@ -36,9 +35,8 @@ LeafSums* StepHeader::leaf_sums(std::int64_t leaf) noexcept {
   return sums + (leaf - owned_leaves(rank_, ranks_, leaves_).begin);
 }
 
-void StepHeader::set(StepFlags flags, MissingGradient missing) noexcept {
-  *static_cast<Fixed*>(mine_.data()) = {
-      .notice = flags.notice ? 1 : 0, .skip = flags.skip ? 1 : 0, .missing = missing};
+void StepHeader::set(StepFlags flags) noexcept {
+  *static_cast<Fixed*>(mine_.data()) = {.notice = flags.notice ? 1 : 0, .skip = flags.skip ? 1 : 0};
 }
 
 const StepHeader::Fixed* StepHeader::fixed_of(int rank) const noexcept {
@@ -49,14 +47,6 @@ const StepHeader::Fixed* StepHeader::fixed_of(int rank) const noexcept {
 
 const LeafSums* StepHeader::sums_of(int rank) const noexcept {
   return reinterpret_cast<const LeafSums*>(fixed_of(rank) + 1);
-}
-
-StepHeader::Missing StepHeader::missing() const noexcept {
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const MissingGradient what = fixed_of(rank)->missing;
-    if (what.parameter >= 0) return {.rank = rank, .what = what};
-  }
-  return {};
 }
 
 StepTotals StepHeader::totals() const noexcept {

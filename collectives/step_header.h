@@ -9,15 +9,8 @@
 
 namespace lockstep {
 
-/// A parameter that a rank's backward pass left out.
-struct MissingGradient {
-  std::int64_t parameter = -1;  // index; -1: none is missing
-  std::int64_t leaf = -1;
-  bool operator==(const MissingGradient&) const = default;
-};
-
-/// What the ranks of a step tell each other beside gradients: sums of every leaf, flags, and
-/// whether a gradient is missing. One all_gather of a few hundred bytes.
+/// What the ranks of a step tell each other beside gradients: sums of every leaf, and flags. One
+/// all_gather of a few hundred bytes.
 class StepHeader {
  public:
   StepHeader(int rank, int ranks, std::int64_t leaves);
@@ -26,18 +19,12 @@ class StepHeader {
   void clear();
   /// Where own leaf `leaf` (of the global batch) is written; stays the same for good.
   LeafSums* leaf_sums(std::int64_t leaf) noexcept;
-  void set(StepFlags flags, MissingGradient missing) noexcept;
+  void set(StepFlags flags) noexcept;
 
   /// Bytes to send and to receive, for all_gather.
   const Tensor& mine() const noexcept { return mine_; }
   const Tensor& all() const noexcept { return all_; }
 
-  /// After the all_gather: the first rank that misses a gradient (-1: none), and which.
-  struct Missing {
-    int rank = -1;
-    MissingGradient what;
-  };
-  Missing missing() const noexcept;
   /// After the all_gather.
   StepTotals totals() const noexcept;
 

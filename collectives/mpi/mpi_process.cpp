@@ -2,6 +2,7 @@
 #include "collectives/mpi/mpi_process.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 
@@ -20,6 +21,16 @@ const char* level_name(int level) {
       return "MPI_THREAD_SERIALIZED";
     default:
       return "MPI_THREAD_MULTIPLE";
+  }
+}
+
+// Open MPI writes to the sockets of its peers without MSG_NOSIGNAL: the default action of SIGPIPE
+// would end every survivor of a lost rank before it can say anything. A handler of the program
+// stays.
+void keep_broken_pipes_quiet() {
+  struct sigaction now {};
+  if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) {
+    std::signal(SIGPIPE, SIG_IGN);
   }
 }
 
@@ -52,6 +63,7 @@ void check_thread_level(int required, int provided) {
 
 MpiProcess::MpiProcess(const LaunchPlace& place, Wait& wait)
     : state_(std::make_shared<MpiState>()), rank_(place.rank) {
+  keep_broken_pipes_quiet();
   initialise();
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -53,17 +53,17 @@ AbortCause cause_of(const std::exception& error, int rank) {
   return cause;
 }
 
-// The failure on this rank, told to all others; then who speaks says it.
+// The failure on this rank, told to all others; who speaks says it, before the launcher may see an
+// end and kill the rest.
 Outcome give_up(ProcessGroup& group, const std::exception& error) {
   group.abort(cause_of(error, group.rank()));
-  const Outcome outcome = group.leave(outcome_of(error));
   const auto cause = group.abort_signal()->cause();
   if (cause && group.rank() == speaker_of(*cause)) {
     const bool named = cause->what.starts_with("rank ") || cause->origin_rank < 0;
     print((named ? "" : "rank " + std::to_string(cause->origin_rank) + ": ") + cause->what +
           (cause->hint.empty() ? "" : "\n  hint: " + cause->hint));
   }
-  return outcome;
+  return group.leave(outcome_of(error));
 }
 
 Outcome train_on(ProcessGroup& group, const ReadOptions& read, SignalWatch& signals) {

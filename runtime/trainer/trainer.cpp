@@ -57,7 +57,10 @@ void Trainer::State::step() {
   data_wait_s = 0.0;
   reducer->begin_step();
   const LeafRange mine = reducer->leaves();
-  for (std::int64_t leaf = mine.begin; leaf < mine.end; ++leaf) forward_backward(leaf);
+  for (std::int64_t leaf = mine.begin; leaf < mine.end; ++leaf) {
+    if (leaf + 1 == mine.end) tell_notice();
+    forward_backward(leaf);
+  }
   const StepTotals totals = reduce();
   ++done;
 
@@ -76,6 +79,15 @@ void Trainer::State::step() {
   progress->add(record);
   if (is_multiple(done, options.log_every) || record.eval_loss || finishing) log->append(record);
   progress->show(record);
+}
+
+void Trainer::State::tell_notice() {
+  if (!signals || !signals->poll()) return;
+  if (!notice) {
+    std::fprintf(stderr, "rank %d: %s at step %ld: saving, then leaving\n", group.rank(),
+                 signals->poll()->c_str(), done + 1);
+  }
+  reducer->set_flags({.notice = true});
 }
 
 void Trainer::State::forward_backward(std::int64_t leaf) {
@@ -103,15 +115,7 @@ void Trainer::State::forward_backward(std::int64_t leaf) {
 
 StepTotals Trainer::State::reduce() {
   const TraceSpan span(trace.get(), "reduce", "main");
-  StepFlags flags;
-  if (signals && signals->poll()) {
-    if (!notice) {
-      std::fprintf(stderr, "rank %d: %s at step %ld: saving, then leaving\n", group.rank(),
-                   signals->poll()->c_str(), done + 1);
-    }
-    flags.notice = true;
-  }
-  const StepTotals totals = reducer->finish(flags);
+  const StepTotals totals = reducer->finish();
   notice = notice || totals.notice;
   return totals;
 }

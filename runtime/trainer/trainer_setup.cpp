@@ -136,6 +136,7 @@ void Trainer::State::open_checkpoints() {
   attempt = static_cast<std::int64_t>(opened.attempt);
   files->set_attempt(attempt);
   begin_attempt();
+  for (const std::string& warning : group.warnings()) note("NOTE " + warning);
   for (const std::string& warning : opened.warnings) note("NOTE " + warning);
 }
 

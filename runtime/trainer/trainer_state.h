@@ -54,6 +54,7 @@ struct Trainer::State {
 
   // Training (trainer.cpp).
   void step();
+  void tell_notice();
   void forward_backward(std::int64_t leaf);
   StepTotals reduce();
   void update(const StepTotals& totals, StepRecord& record);

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <utility>
 
+#include "collectives/abort_signal.h"
+#include "collectives/backend.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/ledger.h"
 #include "tests/support/ranks.h"
@@ -137,6 +140,48 @@ TEST(Communicator, EndsAnOperationWhoseInputIsNotReadyWhenTheJobAborts) {
     abort->raise({.kind = "exception", .origin_rank = 5, .what = "boom", .hint = {}});
     EXPECT_THAT(message_of<CommError>([&] { work.wait(); }), HasSubstr("rank 5"));
   });
+}
+
+// A library that neither returns nor looks at the abort signal, as Open MPI after a broken
+// connection.
+class HungBackend final : public Backend {
+ public:
+  explicit HungBackend(Event until) : until_(std::move(until)) {}
+  const char* name() const noexcept override { return "hung"; }
+  int rank() const noexcept override { return 0; }
+  int size() const noexcept override { return 2; }
+  std::shared_ptr<std::byte> allocate(std::size_t, Wait&) override { return hang(); }
+  void all_reduce(std::byte*, std::size_t, DType, ReduceOp, Wait&) override { hang(); }
+  void reduce_parts(std::span<float* const>, float*, std::size_t, const SumPlan&, Wait&) override {}
+  void all_gather(const std::byte*, std::byte*, std::size_t, Wait&) override { hang(); }
+  void broadcast(std::byte*, std::size_t, int, Wait&) override { hang(); }
+  void barrier(Wait&) override { hang(); }
+
+ private:
+  std::shared_ptr<std::byte> hang() const {
+    until_.wait();
+    return nullptr;
+  }
+  Event until_;
+};
+
+TEST(Communicator, NobodyWaitsForAHungOperationAfterAnAbort) {
+  const Event end = Event::make();
+  const auto abort = std::make_shared<AbortSignal>();
+  const auto thread = std::make_shared<Stream>(Device{}, "comm");
+  Communicator group(std::make_unique<HungBackend>(end), thread, abort, {});
+  const Work running = group.barrier();
+  const Work queued = group.barrier();
+  Stream compute{Device{}};
+  compute.wait(queued.event());
+  abort->raise({.kind = "lost rank", .origin_rank = 1, .what = "it is gone", .hint = {}});
+  abort->release_waiters();
+  EXPECT_THAT(message_of<CommError>([&] { running.wait(); }), HasSubstr("rank 1: lost rank"));
+  EXPECT_THROW(queued.wait(), CommError);
+  EXPECT_THROW(compute.synchronize(), CommError);
+  EXPECT_THROW(group.barrier().wait(), CommError);
+  EXPECT_THROW(group.allocate(8, DType::f32), CommError);
+  end.reach();
 }
 
 TEST(Communicator, HandsOnTheFailureOfItsInput) {

@@ -56,6 +56,7 @@ class Job {
   }
 
   ControlChannel& rank(int rank) { return *channels_[static_cast<std::size_t>(rank)]; }
+  AbortSignal& signal(int rank) { return *signals_[static_cast<std::size_t>(rank)]; }
   void kill(int rank) { channels_[static_cast<std::size_t>(rank)].reset(); }
 
   // The cause that `rank` has been told, once it has.
@@ -135,6 +136,22 @@ TEST(ControlChannel, CallsBackOnceEvenIfTheCallbackComesLate) {
   EXPECT_EQ(told.get().outcome, Outcome::internal);
   std::this_thread::sleep_for(milliseconds(150));
   EXPECT_EQ(calls, 1);
+}
+
+TEST(ControlChannel, ReleasesWhoWaitsForAHungOperationAfterAnAbort) {
+  Job job(2);
+  const Event hung = Event::make();
+  const Event done = Event::make();
+  done.reach();
+  job.signal(1).watch(hung);
+  job.signal(1).watch(done);
+  job.rank(0).abort(exception_on(0, Outcome::bad_data));
+  EXPECT_THROW(hung.wait_for(std::chrono::seconds(5)), CommError);
+  EXPECT_NO_THROW(done.wait());
+  // An operation that is queued behind the hung one.
+  const Event later = Event::make();
+  job.signal(1).watch(later);
+  EXPECT_THROW(later.wait_for(std::chrono::seconds(0)), CommError);
 }
 
 TEST(ControlChannel, AgreesOnTheLargestCodeAndFinalisesOnlyThen) {

@@ -11,7 +11,9 @@
 #include "collectives/backend.h"
 #include "collectives/local/local_group.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/ledger.h"
 #include "tests/support/ranks.h"
+#include "tests/support/scratch.h"
 #include "tests/support/toy_step.h"
 
 namespace lockstep {
@@ -187,13 +189,15 @@ TEST(Reducer, SharesFlagsAndTheFirstNonFiniteLeaf) {
     GradientReducer reducer(group, compute, model.parameters(), 6);
     reducer.begin_step();
     for (std::int64_t leaf = reducer.leaves().begin; leaf < reducer.leaves().end; ++leaf) {
+      if (leaf + 1 == reducer.leaves().end) {
+        reducer.set_flags({.notice = group.rank() == 2, .skip = group.rank() == 0});
+      }
       reducer.begin_leaf(leaf);
       if (leaf == 3) reducer.leaf_sums()->non_finite = 2;
       if (leaf == 4) reducer.leaf_sums()->loss = std::numeric_limits<double>::quiet_NaN();
       toy_backward(compute, model, leaf);
     }
-    const StepTotals totals =
-        reducer.finish({.notice = group.rank() == 2, .skip = group.rank() == 0});
+    const StepTotals totals = reducer.finish();
     EXPECT_TRUE(totals.notice);
     EXPECT_TRUE(totals.skip);
     EXPECT_TRUE(totals.non_finite);
@@ -289,6 +293,7 @@ TEST(Reducer, RefusesCallsOutOfOrder) {
     GradientReducer reducer(group, compute, model.parameters(), 2);
     EXPECT_THROW(reducer.begin_leaf(0), UsageError);
     EXPECT_THROW(reducer.finish(), UsageError);
+    EXPECT_THROW(reducer.set_flags({}), UsageError);
     EXPECT_THROW(model[0].mark_ready({}), UsageError);
     reducer.begin_step();
     EXPECT_THROW(reducer.begin_step(), UsageError);
@@ -298,6 +303,28 @@ TEST(Reducer, RefusesCallsOutOfOrder) {
     EXPECT_THROW(reducer.finish(), UsageError) << "leaf 1 is missing";
     model[0].mark_ready({});
     EXPECT_THROW(reducer.zero_leaf(), UsageError);
+    reducer.set_flags({});
+    reducer.begin_leaf(1);
+    EXPECT_THROW(reducer.set_flags({}), UsageError) << "the header goes with the first bucket";
+  });
+}
+
+TEST(Reducer, LaunchesTheHeaderWithTheFirstBucket) {
+  const testing_support::ScratchFolder folder;
+  run_ranks(2, [&](Communicator& group) {
+    const std::string path = (folder.path() / std::to_string(group.rank())).string();
+    const ToyModel model({5, 6, 7});
+    Stream compute(Device{}, "compute");
+    GradientReducer reducer(group, compute, model.parameters(), 2, kBucketEach);
+    group.observe(std::make_shared<LedgerRing>(path, group.rank(), 2, 1, 16), nullptr);
+    toy_step(reducer, compute, model);
+    std::vector<int> operations;
+    for (const LedgerRecord& record : LedgerRing::read(path).second) {
+      operations.push_back(record.operation);
+    }
+    const int gather = static_cast<int>(CommOperation::all_gather);
+    const int reduce = static_cast<int>(CommOperation::reduce_parts);
+    EXPECT_THAT(operations, ElementsAre(gather, reduce, reduce, reduce));
   });
 }
 

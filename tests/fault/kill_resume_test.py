@@ -21,6 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from train import TINY, Job, lines_of, newest_commit, result_of, train  # noqa: E402
 
 LIMIT = 10.0  # seconds from the kill to the end of the last process
+WAYS = [("auto", None), ("mpi", None), ("mpi", "self,tcp")]  # backend, transports of Open MPI
 OPTIONS = {**TINY, "steps": 400, "checkpoint.every": 5}
 
 
@@ -34,9 +35,10 @@ def check_causes(run, attempt, ranks, victim):
 def kill_once(folder, run, chance, whole_seconds):
     """One attempt that loses a rank. True if there was one to lose."""
     ranks = chance.choice([2, 3, 4])
+    backend, transports = chance.choice(WAYS)
     expected = newest_commit(run)
     log = folder / f"{len(list(folder.glob('*.log')))}.log"
-    with Job(ranks, {**OPTIONS, "run": run}, log) as job:
+    with Job(ranks, {**OPTIONS, "run": run, "backend": backend}, log, transports) as job:
         left = 1.0 - (expected[1] if expected else 0) / OPTIONS["steps"]
         time.sleep(chance.uniform(0.0, whole_seconds * max(left, 0.2)))
         victims = {rank: pid for pid, rank in job.processes().items() if rank is not None}
@@ -61,7 +63,7 @@ def kill_once(folder, run, chance, whole_seconds):
         resumed = re.search(r"resumed at step (\d+)", text)
         from_step = int(resumed[1]) if resumed else 0
         assert from_step == (expected[1] if expected else 0), (from_step, expected)
-    print(f"rank {victim} of {ranks} killed, status {status}, ended in {seconds:.1f} s, "
+    print(f"rank {victim} of {ranks} over {transports or backend} killed, status {status}, ended in {seconds:.1f} s, "
           f"{'attempt ' + str(attempt) if begun else 'before it began'}, "
           f"newest commit {newest_commit(run)}", flush=True)  # fmt: skip
     return True

@@ -41,7 +41,8 @@ def clean_environment():
 class Job:
     """A running job in a session of its own; `with` ends whatever of it is left."""
 
-    def __init__(self, ranks, options, log):
+    def __init__(self, ranks, options, log, transports=None):
+        """`transports`: byte transports of Open MPI, instead of those that mpirun-local chooses."""
         self.run = pathlib.Path(options["run"])
         self.log = pathlib.Path(log)
         self.mark = uuid.uuid4().hex
@@ -50,7 +51,8 @@ class Job:
             self.process = subprocess.Popen(
                 command(ranks, options), stdout=out, stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL, start_new_session=True,
-                env={**clean_environment(), "LOCKSTEP_TEST_MARK": self.mark})  # fmt: skip
+                env={**clean_environment(), "LOCKSTEP_TEST_MARK": self.mark,
+                     **({"LOCKSTEP_LOCAL_BTL": transports} if transports else {})})  # fmt: skip
         self.before = before
 
     def __enter__(self):

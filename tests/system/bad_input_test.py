@@ -69,6 +69,10 @@ def main():
         check("unknown command", [BIN, "trian"], 78, ["train?"])
         check("ckpt of nothing", [BIN, "ckpt", "ls", folder / "nothing"], 78, [])
 
+        # Legal, and often a mistake: said, and the job runs.
+        alone = subprocess.run(list(map(str, job(1, run=folder / "alone")[3:])), capture_output=True,
+                               text=True, check=True, env={**clean_environment(), "SLURM_NTASKS": "4"})  # fmt: skip
+        assert "NOTE Slurm holds 4 tasks" in alone.stdout + alone.stderr, alone.stderr
         assert train(2, base, folder / "good.log") == 0, (folder / "good.log").read_text()
         before = (folder / "good/result.json").read_text()
         check("never resume", job(2, run=folder / "good", resume="never"), 78, ["resume"])

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run leaves in its store, seen from outside: stock tools open it, and damage is found."""
 import hashlib
-import importlib.util
 import json
 import pathlib
 import random
@@ -11,6 +10,8 @@ import struct
 import subprocess
 import sys
 import tempfile
+
+import h5py
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from train import BIN, TINY, clean_environment, newest_commit, result_of, train  # noqa: E402
@@ -46,16 +47,13 @@ def check_stock_tools(run):
         assert "lockstep-checkpoint" in dump.stdout and "ls_crc" in dump.stdout or "/param" in dump.stdout
         full = subprocess.run(["h5dump", shard], capture_output=True, text=True, check=True)
         assert full.stdout
-    if importlib.util.find_spec("h5py"):
-        import h5py
-
-        names = set()
-        for shard in shards:
-            with h5py.File(shard) as file:
-                names |= set(file["param"])
-                assert file.attrs["ls_complete"] == 1
-        assert "transformer.wte.weight" in names, names
-    print(f"{len(shards)} shards open in h5dump{' and h5py' if importlib.util.find_spec('h5py') else ''}")
+    names = set()
+    for shard in shards:
+        with h5py.File(shard) as file:
+            names |= set(file["param"])
+            assert file.attrs["ls_complete"] == 1
+    assert "transformer.wte.weight" in names, names
+    print(f"{len(shards)} shards open in h5dump and h5py")
 
 
 def check_damage(run, folder):

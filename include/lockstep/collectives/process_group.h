@@ -57,6 +57,8 @@ class ProcessGroup {
   const std::vector<std::string>& hosts() const noexcept;  // by rank
   const std::vector<int>& process_ids() const noexcept;    // by rank
   const std::string& launcher() const noexcept;
+  /// What looks like a mistake in how the job was started; worth a line each.
+  const std::vector<std::string>& warnings() const noexcept;
   Communicator& world() noexcept;
 
   /// Ranks of one `color` form a group, ordered by (key, rank). Collective.

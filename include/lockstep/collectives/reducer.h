@@ -74,14 +74,18 @@ class GradientReducer {
   void begin_step();
   /// Opens a backward pass for leaf `leaf`; leaves come in order.
   void begin_leaf(std::int64_t leaf);
-  /// Where the loss of the open leaf is written, by work on the compute stream.
+  /// Where the loss of the open leaf is written, by work on the compute stream that is queued
+  /// before the leaf's backward pass.
   LeafSums* leaf_sums() noexcept;
   /// The open leaf has no samples: its gradient is zero.
   void zero_leaf();
+  /// Rides in the header of the open step, which is launched with bucket 0: to be called before the
+  /// last own leaf begins.
+  void set_flags(StepFlags flags);
   /// Ends the step: launches what is left; the compute stream waits for the reduced gradients, the
-  /// host for the totals. Throws UsageError that names a parameter never marked ready in a leaf, on
-  /// all ranks.
-  StepTotals finish(StepFlags flags = {});
+  /// host for the totals. Throws UsageError that names a parameter never marked ready in a leaf;
+  /// the other ranks stay in this call until the caller has told them (ProcessGroup::abort).
+  StepTotals finish();
 
   /// The reduced gradients of the last step as one flat arena [plan().arena_elements], f32; padding
   /// is zero. Also bound as each parameter's grad().

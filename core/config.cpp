@@ -240,13 +240,14 @@ void Config::read_environment(const std::map<std::string, std::string>& variable
                                   : name == entry;
     });
   };
-  for (const auto& [name, value] : variables) {
+  for (const auto& variable : variables) {
+    const std::string& name = variable.first;  // a lambda cannot capture a structured binding
     if (!name.starts_with("LOCKSTEP_") || is_reserved(name)) continue;
     const auto key = std::find_if(keys_.begin(), keys_.end(), [&](const ConfigKey& candidate) {
       return variable_of(candidate) == name;
     });
     if (key == keys_.end()) refuse_unknown("variable " + name + " is unknown", name, variable_of);
-    store(Level::environment, key->name, value, "variable " + name);
+    store(Level::environment, key->name, variable.second, "variable " + name);
   }
 }
 

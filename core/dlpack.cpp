@@ -45,7 +45,10 @@ namespace {
 
 constexpr std::int32_t kCpu = 1;
 constexpr std::uint64_t kReadOnly = 1;
-enum : std::uint8_t { kInt = 0, kUnsigned = 1, kFloat = 2, kBfloat = 4 };
+constexpr std::uint8_t kInt = 0;
+constexpr std::uint8_t kUnsigned = 1;
+constexpr std::uint8_t kFloat = 2;
+constexpr std::uint8_t kBfloat = 4;
 
 DLDataType to_dlpack_type(DType dtype) {
   const auto bits = static_cast<std::uint8_t>(8 * size_of(dtype));

@@ -61,10 +61,10 @@ Sha256Digest sha256(std::string_view text) { return sha256(bytes_of(text)); }
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t seed) noexcept {
   // ISA-L works on the inverted register, takes an int length, and does not write to the buffer.
-  constexpr std::size_t kPiece = std::size_t{1} << 30;
+  constexpr std::size_t piece = std::size_t{1} << 30;
   std::uint32_t crc = ~seed;
   while (!bytes.empty()) {
-    const std::size_t size = std::min(kPiece, bytes.size());
+    const std::size_t size = std::min(piece, bytes.size());
     auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));
     crc = crc32_iscsi(data, static_cast<int>(size), crc);
     bytes = bytes.subspan(size);
@@ -73,12 +73,12 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t seed) noexc
 }
 
 std::string to_hex(std::span<const std::uint8_t> bytes) {
-  constexpr char kDigits[] = "0123456789abcdef";
+  constexpr char digits[] = "0123456789abcdef";
   std::string text;
   text.reserve(2 * bytes.size());
   for (const std::uint8_t byte : bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
+    text += digits[byte >> 4];
+    text += digits[byte & 15];
   }
   return text;
 }

@@ -118,7 +118,7 @@ bool Event::wait_for(std::chrono::nanoseconds timeout) const {
   return true;
 }
 
-Stream::Stream(Device device, std::string name) {
+Stream::Stream(Device device, const std::string& name) {
   if (device.kind != DeviceKind::cpu) {
     throw DeviceError("stream on " + to_string(device) + ": this build has no such backend",
                       "use device = cpu, or build with -DLOCKSTEP_CUDA=ON");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/trainer/progress.h"
 
+#include <cmath>
 #include <cstdio>
 
 #include "lockstep/core/trace.h"
@@ -12,13 +13,13 @@ constexpr double kTerminalSeconds = 0.2;
 constexpr double kLogSeconds = 5.0;
 
 int percent(double part, double whole) {
-  return whole > 0.0 ? static_cast<int>(100.0 * part / whole + 0.5) : 0;
+  return whole > 0.0 ? static_cast<int>(std::lround(100.0 * part / whole)) : 0;
 }
 
 }  // namespace
 
 std::string short_duration(double seconds) {
-  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  const auto whole = std::int64_t{std::lround(seconds)};
   char text[48];
   if (whole >= 3600) {
     std::snprintf(text, sizeof text, "%ldh%02ldm", whole / 3600, whole / 60 % 60);

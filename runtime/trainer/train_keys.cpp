@@ -37,7 +37,7 @@ ConfigKey number(ConfigType type, std::string name, std::string value, std::stri
 using Settings = std::map<std::string, std::string>;
 
 const std::map<std::string, Settings>& presets() {
-  static const std::map<std::string, Settings> kPresets = {
+  static const std::map<std::string, Settings> table = {
       {"gpt2-tiny",
        {{"model.layers", "4"},
         {"model.hidden", "128"},
@@ -57,44 +57,44 @@ const std::map<std::string, Settings>& presets() {
         {"model.context", "1024"},
         {"model.vocab", "50257"}}},
   };
-  return kPresets;
+  return table;
 }
 
 // Keys of the design that this version does not have: a clear answer instead of "unknown".
 const std::vector<std::string>& later_keys() {
-  static const std::vector<std::string> kLater = {"unknown",
-                                                  "model.kv_heads",
-                                                  "data.cache",
-                                                  "data.cache_bytes",
-                                                  "data.window",
-                                                  "data.mix",
-                                                  "sequence_parallel",
-                                                  "loss_scale.init",
-                                                  "loss_scale.growth_every",
-                                                  "loss_scale.max",
-                                                  "loss_scale.min",
-                                                  "checkpoint.every_seconds",
-                                                  "checkpoint.keep_best",
-                                                  "checkpoint.async",
-                                                  "checkpoint.max_failures",
-                                                  "time_limit",
-                                                  "stop_at",
-                                                  "budget",
-                                                  "price",
-                                                  "idle_stop",
-                                                  "on_exit",
-                                                  "metrics.port",
-                                                  "metrics.bind",
-                                                  "notice.sources",
-                                                  "notice.url"};
-  return kLater;
+  static const std::vector<std::string> later = {"unknown",
+                                                 "model.kv_heads",
+                                                 "data.cache",
+                                                 "data.cache_bytes",
+                                                 "data.window",
+                                                 "data.mix",
+                                                 "sequence_parallel",
+                                                 "loss_scale.init",
+                                                 "loss_scale.growth_every",
+                                                 "loss_scale.max",
+                                                 "loss_scale.min",
+                                                 "checkpoint.every_seconds",
+                                                 "checkpoint.keep_best",
+                                                 "checkpoint.async",
+                                                 "checkpoint.max_failures",
+                                                 "time_limit",
+                                                 "stop_at",
+                                                 "budget",
+                                                 "price",
+                                                 "idle_stop",
+                                                 "on_exit",
+                                                 "metrics.port",
+                                                 "metrics.bind",
+                                                 "notice.sources",
+                                                 "notice.url"};
+  return later;
 }
 
 // Variables that are ours but no keys: scripts and tests use them.
 const std::vector<std::string>& reserved_variables() {
-  static const std::vector<std::string> kReserved = {
+  static const std::vector<std::string> reserved = {
       "LOCKSTEP_BIN", "LOCKSTEP_SOURCE", "LOCKSTEP_JOBS", "LOCKSTEP_LOCAL_*", "LOCKSTEP_TEST_*"};
-  return kReserved;
+  return reserved;
 }
 
 void apply_preset(Config& config) {

@@ -72,11 +72,15 @@ bool same_on_all_ranks(const std::string& text) {
 
 }  // namespace lockstep::testing_support
 
+// What std::_Exit leaves out; there in builds for coverage.
+extern "C" void __gcov_dump() __attribute__((weak));
+
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   try {
     const int code = lockstep::testing_support::run(argc, argv);
     std::fflush(nullptr);
+    if (__gcov_dump != nullptr) __gcov_dump();
     // After a failure MPI is not finalised and must not be torn down by exit handlers.
     std::_Exit(code);
   } catch (const std::exception& error) {

@@ -43,7 +43,7 @@ class Event {
 /// the same exception. Owner, move-only; enqueue, record and wait may be called by any thread.
 class Stream {
  public:
-  explicit Stream(Device device, std::string name = {});
+  explicit Stream(Device device, const std::string& name = {});
   Stream(Stream&&) noexcept;
   Stream& operator=(Stream&&) noexcept;
   Stream(const Stream&) = delete;

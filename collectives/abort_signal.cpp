@@ -17,6 +17,11 @@ CommError error_of(const AbortCause& why) {
 
 }  // namespace
 
+int speaker_of(const AbortCause& cause) noexcept {
+  if (cause.kind == kLostRank || cause.kind == kStoppedRank) return cause.origin_rank == 0 ? 1 : 0;
+  return cause.origin_rank < 0 ? 0 : cause.origin_rank;
+}
+
 bool AbortSignal::raise(AbortCause cause) {
   const std::lock_guard lock(mutex_);
   if (cause_) return false;

@@ -25,6 +25,10 @@ struct AbortCause {
   std::string hint;
 };
 
+/// The one rank that speaks for a failed job: the origin, or the lowest other rank if the origin
+/// can speak no more.
+int speaker_of(const AbortCause& cause) noexcept;
+
 /// Raised once a process when some rank has failed; every wait of this process looks at it.
 ///
 /// All calls from any thread.

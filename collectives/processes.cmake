@@ -10,6 +10,7 @@ set(LOCKSTEP_PROCESS_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/host_identity.cpp
     ${CMAKE_CURRENT_LIST_DIR}/mesh.cpp
     ${CMAKE_CURRENT_LIST_DIR}/process_group.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/run_job.cpp
     ${CMAKE_CURRENT_LIST_DIR}/mpi/combine.cpp
     ${CMAKE_CURRENT_LIST_DIR}/mpi/mpi_backend.cpp
     ${CMAKE_CURRENT_LIST_DIR}/mpi/mpi_process.cpp

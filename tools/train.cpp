@@ -33,7 +33,7 @@ void print_help() {
 
 int run_train(const Arguments& arguments) {
   const bool help = std::find(arguments.begin(), arguments.end(), "--help") != arguments.end();
-  if (!help) return train(arguments);
+  if (!help) train(arguments);
   if (launch_place().rank == 0) print_help();
   return 0;
 }

@@ -46,6 +46,15 @@ void forget(ObjectStore& store, const std::vector<std::string>& keys) noexcept {
 
 }  // namespace
 
+std::vector<ModelTensor> tensors_of(const Parameters& parameters) {
+  std::vector<ModelTensor> tensors;
+  tensors.reserve(parameters.size());
+  for (const Parameter* parameter : parameters) {
+    tensors.push_back({parameter->name(), parameter->shape()});
+  }
+  return tensors;
+}
+
 struct Checkpointer::State {
   ObjectStore& store;
   Communicator& world;

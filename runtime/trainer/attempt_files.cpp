@@ -44,9 +44,4 @@ void AttemptFiles::write(const AbortCause& cause) noexcept {
   }
 }
 
-int speaker_of(const AbortCause& cause) noexcept {
-  if (cause.kind == kLostRank || cause.kind == kStoppedRank) return cause.origin_rank == 0 ? 1 : 0;
-  return cause.origin_rank < 0 ? 0 : cause.origin_rank;
-}
-
 }  // namespace lockstep

@@ -31,8 +31,4 @@ class AttemptFiles {
   std::int64_t tokens_ = 0;
 };
 
-/// The one rank that speaks for a failed job: the origin, or the lowest other rank if the origin
-/// can speak no more.
-int speaker_of(const AbortCause& cause) noexcept;
-
 }  // namespace lockstep

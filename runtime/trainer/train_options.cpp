@@ -44,8 +44,8 @@ ResumePolicy resume_of(const std::string& name) {
 
 void read_optimizer(const Config& config, TrainOptions& options) {
   options.optimizer = config.text("optim.name");
-  options.adamw = {.beta1 = static_cast<float>(config.real("optim.beta1")),
-                   .beta2 = static_cast<float>(config.real("optim.beta2")),
+  options.adamw = {.beta1 = config.real("optim.beta1"),
+                   .beta2 = config.real("optim.beta2"),
                    .epsilon = static_cast<float>(config.real("optim.eps")),
                    .weight_decay = static_cast<float>(config.real("optim.weight_decay")),
                    .no_decay = config.text("optim.no_decay")};

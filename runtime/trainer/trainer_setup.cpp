@@ -15,15 +15,6 @@
 namespace lockstep {
 namespace {
 
-std::vector<ModelTensor> tensors_of(const Parameters& parameters) {
-  std::vector<ModelTensor> tensors;
-  tensors.reserve(parameters.size());
-  for (const Parameter* parameter : parameters) {
-    tensors.push_back({parameter->name(), parameter->shape()});
-  }
-  return tensors;
-}
-
 std::string table_of(const Parameters& parameters) {
   std::string table;
   for (const Parameter* parameter : parameters) {

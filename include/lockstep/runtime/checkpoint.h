@@ -34,9 +34,9 @@ struct TrainState {
   std::uint64_t leaves = 0;             // V
   std::uint64_t micro = 0;              // sequences a leaf
   /// The text of Hugging Face's config.json, kept byte for byte.
-  std::string model;
+  std::string model = {};
   /// What bits depend on: "cpu", "isa", "lockstep", library versions, …
-  std::map<std::string, std::string> code;
+  std::map<std::string, std::string> code = {};
   bool operator==(const TrainState&) const = default;
 };
 
@@ -45,6 +45,9 @@ struct ModelTensor {
   std::string name;
   Shape shape;
 };
+
+/// Of parameters that are whole on every rank.
+std::vector<ModelTensor> tensors_of(const Parameters& parameters);
 
 struct CheckpointMesh {
   std::uint64_t dp = 1;

@@ -46,8 +46,7 @@ class Trainer {
 };
 
 /// The whole of `lockstep train`: options, process group, training, result and cause files, exit
-/// rendezvous. `arguments` without program and command. Returns the exit status; messages go to
-/// stderr, from one rank.
-int train(const std::vector<std::string>& arguments);
+/// rendezvous. `arguments` without program and command. Ends the process as run_job() does.
+[[noreturn]] void train(const std::vector<std::string>& arguments);
 
 }  // namespace lockstep

@@ -41,7 +41,7 @@ class ScaledSquare final : public ls::nn::Module {
 
   ls::Tensor forward(const ls::Tensor& x) {  // [N, C], kept until backward
     x_ = x;
-    const ls::Tensor y = y_.get(x.shape());
+    ls::Tensor y = y_.get(x.shape());
     stream_.enqueue([x, y, scale = scale_.value()] {
       const std::int64_t channels = scale.size();
       for (std::int64_t i = 0; i < x.size(); ++i) {

@@ -30,7 +30,7 @@ RUNTIME_HEADERS = {
     "preemption": "cluster", "run_folder": "cluster", "outcome": "cluster",
     "trainer": "trainer", "train_options": "trainer",
 }  # fmt: skip
-PUBLIC_ONLY = {"tools", "examples", "bench", "bindings"}
+PUBLIC_ONLY = {"tools", "examples", "bench", "bindings", "lockstep.h"}  # that is all headers in one
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]')
 
 
@@ -39,6 +39,8 @@ def place_of(path):
     parts = pathlib.PurePosixPath(path).parts
     if parts[:2] == ("include", "lockstep"):
         parts = parts[1:]
+    if parts == ("lockstep", "lockstep.h"):
+        return "lockstep.h"
     if parts[0] == "lockstep" and len(parts) > 2:
         if parts[1] == "runtime":
             return RUNTIME_HEADERS.get(pathlib.PurePosixPath(parts[2]).stem, f"unlisted:{parts[2]}")

@@ -21,6 +21,10 @@ CASES = [  # file, include, allowed
     ("tools/a.cpp", "lockstep/runtime/trainer.h", True),
     ("tools/a.cpp", "runtime/trainer/step.h", False),
     ("tools/a.cpp", "vector", True),
+    ("examples/a.cpp", "lockstep/lockstep.h", True),
+    ("runtime/trainer/a.cpp", "lockstep/lockstep.h", False),
+    ("include/lockstep/lockstep.h", "lockstep/runtime/trainer.h", True),
+    ("include/lockstep/lockstep.h", "runtime/trainer/progress.h", False),
 ]
 
 checker = pathlib.Path(sys.argv[1]) / "scripts/check_layers.py"

@@ -12,6 +12,7 @@ using Arguments = std::vector<std::string>;
 /// status and throws lockstep::Error for the caller to print.
 int run_train(const Arguments& arguments);
 int run_ckpt(const Arguments& arguments);
+int run_bench(const Arguments& arguments);
 int run_version(const Arguments& arguments);
 
 }  // namespace lockstep::tools

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of the communication hides behind the backward pass: steps with overlap, without it, and
+// without communication, in turns.
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/collectives/agree.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/random_token_job.h"
+
+namespace lockstep::tools {
+namespace {
+
+enum Variant : std::size_t { on, off, alone };
+
+std::vector<float> weights_of(RandomTokenJob& job) {
+  std::vector<float> weights;
+  for (const Parameter* parameter : job.parameters()) {
+    const float* values = parameter->value().as<float>();
+    weights.insert(weights.end(), values, values + parameter->size());
+  }
+  return weights;
+}
+
+// One step with overlap and one without, from the same weights: the same bits.
+void check_same_bits(ProcessGroup& group, const TrainOptions& train) {
+  std::array<std::vector<float>, 2> weights;
+  for (const Variant variant : {on, off}) {
+    RandomTokenJob job(train);
+    ReducerOptions reducer = train.reducer;
+    reducer.overlap = variant == on;
+    job.use(group.world(), reducer, train.leaves());
+    job.step();
+    weights[variant] = weights_of(job);
+  }
+  if (weights[on] != weights[off]) {
+    throw NumericError("overlap changes the bits of a step",
+                       "this is a fault of the reducer: report it");
+  }
+}
+
+void run(ProcessGroup& group, const BenchOptions& options) {
+  const TrainOptions& train = *options.train;
+  agree(group.world(), "compare the variants", [&] {
+    if (train.leaves() % group.size() == 0) return;
+    throw ConfigError("batch.global / batch.micro = " + std::to_string(train.leaves()) +
+                          " leaves over " + std::to_string(group.size()) + " ranks",
+                      "give every rank the same number of leaves, so that the variants compare");
+  });
+  if (train.reducer.reduction != Reduction::fast) check_same_bits(group, train);
+  RandomTokenJob job(train);
+  const std::unique_ptr<Communicator> alone_group = group.split("alone", group.rank(), 0);
+  std::array<std::vector<double>, 3> seconds;
+  for (std::int64_t round = 0; round < options.own.integer("rounds"); ++round) {
+    for (const Variant variant : {on, off, alone}) {
+      ReducerOptions reducer = train.reducer;
+      reducer.overlap = variant != off;
+      job.use(variant == alone ? *alone_group : group.world(), reducer,
+              variant == alone ? train.leaves() / group.size() : train.leaves());
+      job.step();
+      for (std::int64_t i = 0; i < options.own.integer("repeats"); ++i) {
+        seconds[variant].push_back(timed(group, [&] { job.step(); }));
+      }
+    }
+  }
+  job.release();
+  const double on_s = median(seconds[on]);
+  const double off_s = median(seconds[off]);
+  const double alone_s = median(seconds[alone]);
+  nlohmann::ordered_json line = {{"rounds", options.own.integer("rounds")},
+                                 {"repeats", options.own.integer("repeats")}};
+  add_spread(line, "overlap_s", seconds[on]);
+  add_spread(line, "no_overlap_s", seconds[off]);
+  add_spread(line, "compute_s", seconds[alone]);
+  line["communication_s"] = off_s - alone_s;
+  // Null where steps with and without communication take times that overlap: nothing to hide.
+  const bool clear = line["no_overlap_s_p10"].get<double>() > line["compute_s_p90"].get<double>();
+  line["hidden"] = nullptr;
+  if (clear) line["hidden"] = (off_s - on_s) / (off_s - alone_s);
+  line["checked"] = train.reducer.reduction != Reduction::fast;
+  print_line(group, "overlap", line);
+}
+
+}  // namespace
+
+Bench bench_overlap() {
+  return {.name = "overlap",
+          .help = "share of the communication that hides behind the backward pass",
+          .keys = {{.name = "rounds",
+                    .type = ConfigType::integer,
+                    .default_value = "5",
+                    .help = "turns of: with overlap, without, without communication",
+                    .min = 1},
+                   {.name = "repeats",
+                    .type = ConfigType::integer,
+                    .default_value = "3",
+                    .help = "timed steps a turn",
+                    .min = 1}},
+          .trains = true,
+          .run = run};
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/bench/random_token_job.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "lockstep/core/rng.h"
+
+namespace lockstep::tools {
+namespace {
+
+class Clock {
+ public:
+  /// Seconds since the last call.
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    return seconds;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+// The same tokens in every step: what is learnt does not matter.
+Batch random_batch(const TrainOptions& options, std::int64_t leaf) {
+  Batch batch = make_batch(options.micro_batch, options.model.context);
+  const auto vocabulary = static_cast<std::uint32_t>(options.model.vocab);
+  for (std::int64_t i = 0; i < batch.tokens.size(); ++i) {
+    const auto x =
+        philox4x32({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(leaf), 0, 0}, {1, 2});
+    batch.tokens.as<std::int32_t>()[i] = static_cast<std::int32_t>(x[0] % vocabulary);
+    batch.targets.as<std::int32_t>()[i] = static_cast<std::int32_t>(x[1] % vocabulary);
+  }
+  return batch;
+}
+
+}  // namespace
+
+RandomTokenJob::RandomTokenJob(const TrainOptions& options)
+    : options_(options),
+      model_(compute_, options.model),
+      loss_(compute_),
+      optimizer_(model_.parameters(), options.adamw) {
+  model_.initialize(options.seed);
+}
+
+void RandomTokenJob::use(Communicator& data, const ReducerOptions& reducer, std::int64_t leaves) {
+  reducer_.reset();  // a parameter has one reducer
+  reducer_ =
+      std::make_unique<GradientReducer>(data, compute_, model_.parameters(), leaves, reducer);
+  norm_ = std::make_unique<optim::GlobalNorm>(model_.parameters(), reducer_->plan());
+}
+
+StepTimes RandomTokenJob::step() {
+  StepTimes times;
+  Clock clock;
+  reducer_->begin_step();
+  for (std::int64_t leaf = reducer_->leaves().begin; leaf < reducer_->leaves().end; ++leaf) {
+    const Batch batch = random_batch(options_, leaf);
+    reducer_->begin_leaf(leaf);
+    const Tensor logits = model_.forward(batch.tokens);
+    model_.backward(loss_.forward_backward(logits, batch.targets, reducer_->leaf_sums()));
+  }
+  compute_.synchronize();
+  times.passes = clock.lap();
+  const StepTotals totals = reducer_->finish();
+  times.exposed = reducer_->exposed_seconds();
+  times.reduce = clock.lap();
+  const auto count = static_cast<double>(totals.tokens);
+  const auto norm = norm_->measure(compute_, reducer_->arena());
+  optimizer_.step(compute_, {.learning_rate = 1e-4F,
+                             .scale = static_cast<float>(1.0 / count),
+                             .clip = optim::clip_factor(norm.per_token(totals.tokens), 1.0)});
+  compute_.synchronize();
+  times.optimizer = clock.lap();
+  loss_value_ = totals.loss / count;
+  if (!std::isfinite(loss_value_) || !norm.finite()) {
+    throw NumericError("the loss of a benchmark step is not finite",
+                       "this is a fault of a kernel or a communicator: report it");
+  }
+  return times;
+}
+
+}  // namespace lockstep::tools

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "lockstep/collectives/reducer.h"
+#include "lockstep/optim/adamw.h"
+#include "lockstep/optim/clip.h"
+#include "lockstep/runtime/gpt2.h"
+#include "lockstep/runtime/loss.h"
+#include "lockstep/runtime/samples.h"
+#include "lockstep/runtime/train_options.h"
+
+namespace lockstep::tools {
+
+/// Seconds of one step on this rank.
+struct StepTimes {
+  double passes = 0.0;     // forward and backward of all own leaves, with what overlaps
+  double reduce = 0.0;     // from the last backward until the sums are there
+  double exposed = 0.0;    // of that and of compute, waiting for communication
+  double optimizer = 0.0;  // norm, clip, update
+};
+
+/// A GPT-2 that trains on random tokens: the work of a step without data, logs and checkpoints.
+class RandomTokenJob {
+ public:
+  explicit RandomTokenJob(const TrainOptions& options);
+
+  /// Reduces over `data` from now on, in steps of `leaves` micro-batches in all. Collective.
+  void use(Communicator& data, const ReducerOptions& reducer, std::int64_t leaves);
+  /// Lets go of the communicator.
+  void release() { reducer_.reset(); }
+  /// One step. Throws NumericError for a loss that is not finite.
+  StepTimes step();
+  Parameters parameters() { return model_.parameters(); }
+  double loss() const noexcept { return loss_value_; }
+
+ private:
+  TrainOptions options_;
+  Stream compute_{Device{}};
+  nn::Gpt2 model_;
+  nn::CrossEntropy loss_;
+  optim::AdamW optimizer_;
+  std::unique_ptr<GradientReducer> reducer_;
+  std::unique_ptr<optim::GlobalNorm> norm_;
+  double loss_value_ = 0.0;
+};
+
+}  // namespace lockstep::tools

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training step without data, logs and checkpoints, and where its time goes.
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "tools/bench/bench.h"
+#include "tools/bench/random_token_job.h"
+
+namespace lockstep::tools {
+namespace {
+
+void run(ProcessGroup& group, const BenchOptions& options) {
+  const TrainOptions& train = *options.train;
+  RandomTokenJob job(train);
+  job.use(group.world(), train.reducer, train.leaves());
+  for (int warm_up = 0; warm_up < 2; ++warm_up) job.step();
+  std::vector<double> seconds;
+  std::vector<double> passes;
+  std::vector<double> exposed;
+  std::vector<double> optimizer;
+  for (std::int64_t i = 0; i < options.own.integer("repeats"); ++i) {
+    StepTimes times;
+    seconds.push_back(timed(group, [&] { times = job.step(); }));
+    passes.push_back(times.passes);
+    exposed.push_back(times.exposed);
+    optimizer.push_back(times.optimizer);
+  }
+  const std::int64_t tokens = train.global_batch * train.model.context;
+  std::int64_t parameters = 0;
+  for (const Parameter* parameter : job.parameters()) parameters += parameter->size();
+  nlohmann::ordered_json line = {
+      {"parameters", parameters}, {"tokens", tokens}, {"repeats", options.own.integer("repeats")}};
+  add_spread(line, "seconds", seconds);
+  line["tokens_per_s"] = static_cast<double>(tokens) / median(seconds);
+  line["passes_s"] = median(passes);
+  line["comm_exposed_s"] = median(exposed);
+  line["optimizer_s"] = median(optimizer);
+  line["loss"] = job.loss();
+  line["checked"] = true;
+  print_line(group, "step", line);
+}
+
+}  // namespace
+
+Bench bench_step() {
+  return {.name = "step",
+          .help = "a training step over random tokens, and where its time goes",
+          .keys = {{.name = "repeats",
+                    .type = ConfigType::integer,
+                    .default_value = "10",
+                    .help = "timed steps",
+                    .min = 1}},
+          .trains = true,
+          .run = run};
+}
+
+}  // namespace lockstep::tools

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kills a random rank with -9 at a random moment of a training run, again and again.
+"""Kills (-9) or stops (SIGSTOP) a random rank at a random moment of a training run, again and again.
 
 Every job must end within ten seconds with the right cause, every restart must go on from the last
 commit, and in the end the bits must be those of a run that nobody touched.
-    kill_resume_test.py [--kills 5] [--seed 1]
+    kill_resume_test.py [--kills 5] [--stops 1] [--seed 1]
 """
 import argparse
 import json
@@ -20,25 +20,29 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from train import TINY, Job, lines_of, newest_commit, result_of, train  # noqa: E402
 
-LIMIT = 10.0  # seconds from the kill to the end of the last process
+LIMIT = 10.0  # seconds from the fault to the end of the last process
+FAULTS = {"killed": (signal.SIGKILL, "lost rank"), "stopped": (signal.SIGSTOP, "stopped rank")}
 WAYS = [("auto", None), ("mpi", None), ("mpi", "self,tcp")]  # backend, transports of Open MPI
 OPTIONS = {**TINY, "steps": 400, "checkpoint.every": 5}
 
 
-def check_causes(run, attempt, ranks, victim):
+def check_causes(run, attempt, ranks, victim, kind):
     for rank in set(range(ranks)) - {victim}:
         cause = json.loads((run / "cause" / f"{attempt}.{rank}.json").read_text())
         assert cause["origin_rank"] == victim, cause
-        assert cause["kind"] == "lost rank" and cause["code"] == 79, cause
+        assert cause["kind"] == kind and cause["code"] == 79, cause
 
 
-def kill_once(folder, run, chance, whole_seconds):
+def fail_once(folder, run, chance, whole_seconds, fault):
     """One attempt that loses a rank. True if there was one to lose."""
+    sent, kind = FAULTS[fault]
     ranks = chance.choice([2, 3, 4])
     backend, transports = chance.choice(WAYS)
     expected = newest_commit(run)
     log = folder / f"{len(list(folder.glob('*.log')))}.log"
     with Job(ranks, {**OPTIONS, "run": run, "backend": backend}, log, transports) as job:
+        if fault == "stopped":
+            job.wait_for_pids()  # before that only timeout.init ends the wait for a stopped rank
         left = 1.0 - (expected[1] if expected else 0) / OPTIONS["steps"]
         time.sleep(chance.uniform(0.0, whole_seconds * max(left, 0.2)))
         victims = {rank: pid for pid, rank in job.processes().items() if rank is not None}
@@ -47,23 +51,23 @@ def kill_once(folder, run, chance, whole_seconds):
             return False
         victim = chance.choice(sorted(victims))
         begun = job.pids() is not None
-        os.kill(victims[victim], signal.SIGKILL)
-        killed = time.monotonic()
+        os.kill(victims[victim], sent)
+        failed = time.monotonic()
         status = job.wait(LIMIT + 20)
-        while job.processes() and time.monotonic() - killed < LIMIT + 20:
+        while job.processes() and time.monotonic() - failed < LIMIT + 20:
             time.sleep(0.02)
-        seconds = time.monotonic() - killed
+        seconds = time.monotonic() - failed
         assert seconds < LIMIT, f"the job needed {seconds:.1f} s to end"
         if status == 0:  # killed on its last words
             return False
         attempt = job.attempt()
         text = job.text()
     if begun:
-        check_causes(run, attempt, ranks, victim)
+        check_causes(run, attempt, ranks, victim, kind)
         resumed = re.search(r"resumed at step (\d+)", text)
         from_step = int(resumed[1]) if resumed else 0
         assert from_step == (expected[1] if expected else 0), (from_step, expected)
-    print(f"rank {victim} of {ranks} over {transports or backend} killed, status {status}, ended in {seconds:.1f} s, "
+    print(f"rank {victim} of {ranks} over {transports or backend} {fault}, status {status}, ended in {seconds:.1f} s, "
           f"{'attempt ' + str(attempt) if begun else 'before it began'}, "
           f"newest commit {newest_commit(run)}", flush=True)  # fmt: skip
     return True
@@ -72,6 +76,7 @@ def kill_once(folder, run, chance, whole_seconds):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--stops", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     chance = random.Random(options.seed)
@@ -80,18 +85,20 @@ def main():
         began = time.monotonic()
         assert train(2, {**OPTIONS, "run": folder / "peace"}, folder / "peace.log") == 0
         whole_seconds = time.monotonic() - began
-        kills = rounds = 0
-        while kills < options.kills:
+        faults = ["killed"] * options.kills + ["stopped"] * options.stops
+        chance.shuffle(faults)
+        done = rounds = 0
+        while done < len(faults):
             run = folder / f"run{rounds}"
             rounds += 1
-            # A few kills a run, so that runs also reach their end.
-            for _ in range(min(4, options.kills - kills)):
-                kills += kill_once(folder, run, chance, whole_seconds)
+            # A few faults a run, so that runs also reach their end.
+            for _ in range(min(4, len(faults) - done)):
+                done += fail_once(folder, run, chance, whole_seconds, faults[done])
             assert train(3, {**OPTIONS, "run": run}, folder / "end.log") == 0, (folder / "end.log").read_text()
             assert result_of(run)["weights_sha256"] == result_of(folder / "peace")["weights_sha256"]
             assert lines_of(run) == lines_of(folder / "peace")
             print(f"run {rounds}: the same bits after {result_of(run)['attempt']} attempts", flush=True)
-    print(f"{kills} kills, all as they should be")
+    print(f"{options.kills} kills and {options.stops} stops, all as they should be")
 
 
 if __name__ == "__main__":

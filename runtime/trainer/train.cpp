@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -67,12 +69,13 @@ Outcome give_up(ProcessGroup& group, const std::exception& error) {
 }
 
 Outcome train_on(ProcessGroup& group, const ReadOptions& read, SignalWatch& signals) {
+  std::unique_ptr<Trainer> trainer;
   try {
     agree(group.world(), "read the options", [&] {
       if (read.fault) std::rethrow_exception(read.fault);
     });
-    Trainer trainer(group, *read.options, *read.config, &signals);
-    const TrainEnd end = trainer.run();
+    trainer = std::make_unique<Trainer>(group, *read.options, *read.config, &signals);
+    const TrainEnd end = trainer->run();
     if (group.rank() == 0) {
       std::printf("%s at step %ld of %ld: %s\n",
                   end.outcome == Outcome::finished ? "finished" : "saved", end.step,
@@ -82,7 +85,10 @@ Outcome train_on(ProcessGroup& group, const ReadOptions& read, SignalWatch& sign
     }
     return group.leave(end.outcome);
   } catch (const std::exception& error) {
-    return give_up(group, error);
+    const Outcome outcome = give_up(group, error);
+    // Its threads may wait for a disk that does not answer; the process ends without them.
+    static_cast<void>(trainer.release());
+    return outcome;
   }
 }
 
@@ -90,6 +96,8 @@ Outcome train_on(ProcessGroup& group, const ReadOptions& read, SignalWatch& sign
 
 int train(const std::vector<std::string>& arguments) {
   SignalWatch signals;  // before any thread
+  // A file beyond `ulimit -f` is then an error of one save, not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   const ReadOptions read = read_options(arguments);
   std::optional<ProcessGroup> group;
   try {

@@ -23,7 +23,11 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from train import BIN, TINY, Job, clean_environment, lines_of, newest_commit, result_of, train  # noqa: E402
 
-OPTIONS = {**TINY, "steps": 600, "checkpoint.every": 10, "checkpoint.max_failures": 1000}
+OPTIONS = {**TINY, "steps": 400, "checkpoint.every": 10, "checkpoint.max_failures": 1000}
+
+
+# Slower steps, for what is done to a job from outside while it runs.
+SLOW = {**OPTIONS, "model.hidden": 128, "model.context": 64, "steps": 150}
 
 
 def verify(run):
@@ -35,15 +39,16 @@ def verify(run):
 def check_end(run, peace, log):
     assert result_of(run)["weights_sha256"] == result_of(peace)["weights_sha256"], log.read_text()[-2000:]
     assert lines_of(run) == lines_of(peace), "lines of metrics.jsonl differ or are missing"
-    assert newest_commit(run)[1] == OPTIONS["steps"]
+    assert newest_commit(run)[1] == result_of(peace)["steps"]
     verify(run)
     left = list((run / "checkpoints/t").glob("*")) if (run / "checkpoints/t").exists() else []
     assert not left, left
 
 
-def wait_for(job, pattern, seconds=60):
+def wait_for(job, pattern, seconds=60, meanwhile=lambda: None):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and job.process.poll() is None:
+        meanwhile()
         if re.search(pattern, job.text()):
             return
         time.sleep(0.02)
@@ -108,8 +113,8 @@ def limit_files(job, limit):
 
 def check_failing_store(folder, peace):
     run, log = folder / "limit", folder / "limit.log"
-    with Job(2, {**OPTIONS, "run": run}, log) as job:
-        job.wait_for_step(30)
+    with Job(2, {**SLOW, "run": run}, log) as job:
+        job.wait_for_step(20)
         limit_files(job, 8192)
         wait_for(job, r"NOTE the save of step \d+ failed \(2 in a row")
         limit_files(job, resource.RLIM_INFINITY)
@@ -124,9 +129,9 @@ def check_failing_store(folder, peace):
 def check_giving_up(folder):
     for mode in ("true", "false"):
         run, log = folder / f"give up {mode}", folder / f"give up {mode}.log"
-        options = {**OPTIONS, "run": run, "checkpoint.max_failures": 2, "checkpoint.async": mode}
+        options = {**SLOW, "run": run, "checkpoint.max_failures": 2, "checkpoint.async": mode}
         with Job(2, options, log) as job:
-            job.wait_for_step(30)
+            job.wait_for_step(20)
             limit_files(job, 8192)
             status = job.wait(60)
             text = job.text()
@@ -152,19 +157,18 @@ def fill(folder):
 def check_full_disk(folder, peace):
     disk = folder / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "none", str(disk)], check=True)
-    # What a run needs, and little more: a job of milliseconds a step does not wait for the filler.
-    (disk / "filler").write_bytes(bytes((96 - 12) << 20))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "none", str(disk)], check=True)
+    # What a run needs, and little more, so that the rest is filled at once.
+    (disk / "filler").write_bytes(bytes((128 - 64) << 20))
     run, log = disk / "run", folder / "disk.log"
-    with Job(2, {**OPTIONS, "run": run}, log) as job:
-        job.wait_for_step(30)
-        fill(disk)
-        wait_for(job, r"NOTE the save of step \d+ failed \(2 in a row")
+    with Job(2, {**SLOW, "run": run}, log) as job:
+        job.wait_for_step(20)
+        # Again and again: a commit under way may still make room by what it retires.
+        wait_for(job, r"NOTE the save of step \d+ failed \(2 in a row", meanwhile=lambda: fill(disk))
         (disk / "filler").unlink()
         assert job.wait(120) == 0, job.text()[-3000:]
         text = job.text()
     assert "the file system is full" in text, text[-3000:]
-    assert "its lines are kept" in text, text[-3000:]
     check_end(run, peace, log)
     print("a full disk that held the whole run folder: the same bits, no line of metrics.jsonl is lost")
 
@@ -195,11 +199,13 @@ def main():
         check_same_bits(folder, peace)
         check_seconds(folder, peace)
         check_kills(folder, peace, chance)
-        check_failing_store(folder, peace)
+        slow, log = folder / "slow", folder / "slow.log"
+        assert train(2, {**SLOW, "run": slow, "checkpoint.async": "false"}, log) == 0, log.read_text()
+        check_failing_store(folder, slow)
         check_giving_up(folder)
         if mounting:
             try:
-                check_full_disk(folder, peace)
+                check_full_disk(folder, slow)
             finally:
                 subprocess.run(["umount", str(folder / "disk")], check=False)
         else:

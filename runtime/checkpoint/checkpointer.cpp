@@ -7,6 +7,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
 #include "lockstep/runtime/checkpoint.h"
+#include "runtime/checkpoint/checkpointer_state.h"
 #include "runtime/checkpoint/damage.h"
 #include "runtime/checkpoint/job.h"
 #include "runtime/checkpoint/keys.h"
@@ -33,7 +34,8 @@ ReadReport try_restore(ObjectStore& store, const Manifest& manifest, const State
   }
 }
 
-/// Objects of a save that failed; an error here leaves them to the sweep of the next launch.
+}  // namespace
+
 void forget(ObjectStore& store, const std::vector<std::string>& keys) noexcept {
   for (const std::string& key : keys) {
     try {
@@ -44,8 +46,6 @@ void forget(ObjectStore& store, const std::vector<std::string>& keys) noexcept {
   }
 }
 
-}  // namespace
-
 std::vector<ModelTensor> tensors_of(const Parameters& parameters) {
   std::vector<ModelTensor> tensors;
   tensors.reserve(parameters.size());
@@ -55,50 +55,8 @@ std::vector<ModelTensor> tensors_of(const Parameters& parameters) {
   return tensors;
 }
 
-struct Checkpointer::State {
-  ObjectStore& store;
-  Communicator& world;
-  CheckpointOptions options;
-  std::optional<Job> job;  // after open(), on rank 0
-  std::string job_id;
-  std::uint64_t epoch = 0;
-  // Saves of one step get a number each: the objects of a failed one may still be on their way.
-  std::uint64_t last_step = 0;
-  std::uint64_t tries = 0;
-
-  bool is_root() const noexcept { return world.rank() == 0; }
-
-  /// Runs `body` on rank 0; its text on every rank.
-  std::string on_root(const char* what, const std::function<std::string()>& body) {
-    std::string text;
-    agree(world, what, [&] {
-      if (is_root()) text = body();
-    });
-    return broadcast_text(world, text, 0);
-  }
-
-  SaveId next_save(std::uint64_t step) {
-    tries = step == last_step ? tries : 0;
-    last_step = step;
-    return {.step = step, .epoch = epoch, .try_number = tries++};
-  }
-
-  std::vector<std::vector<Fragment>> place_shards(const SaveTable& table,
-                                                  std::vector<std::uint64_t>* head_bytes);
-  ManifestShard write_own_shard(const SaveId& id, const StateDict& state,
-                                const std::vector<std::vector<Fragment>>& shards,
-                                std::uint64_t head_bytes);
-};
-
 Checkpointer::Checkpointer(ObjectStore& store, Communicator& world, CheckpointOptions options)
-    : state_(std::make_unique<State>(State{.store = store,
-                                           .world = world,
-                                           .options = options,
-                                           .job = {},
-                                           .job_id = {},
-                                           .epoch = 0,
-                                           .last_step = 0,
-                                           .tries = 0})) {
+    : state_(std::make_unique<State>(State{.store = store, .world = world, .options = options})) {
   const CheckpointMesh& mesh = options.mesh;
   if (mesh.dp * mesh.tp != static_cast<std::uint64_t>(world.size()) || mesh.tp != 1) {
     throw UsageError("checkpoint: mesh " + std::to_string(mesh.dp) + " x " +
@@ -158,93 +116,140 @@ std::optional<LoadResult> Checkpointer::load(const StateDict& state) {
   }
 }
 
-std::vector<std::vector<Fragment>> Checkpointer::State::place_shards(
-    const SaveTable& table, std::vector<std::uint64_t>* head_bytes) {
-  std::vector<std::vector<Fragment>> shards = plan_shards(table.tensors, options.mesh.dp);
+std::shared_ptr<const PlacedShards> Checkpointer::State::place_shards(const SaveTable& table) {
+  if (placed && placed->tensors == table.tensors) return placed;
+  auto fresh = std::make_shared<PlacedShards>();
+  fresh->tensors = table.tensors;
+  fresh->fragments = plan_shards(table.tensors, options.mesh.dp);
   const auto rank = static_cast<std::size_t>(world.rank());
   std::uint64_t mine = 0;
-  agree(world, "checkpoint plan", [&] { mine = head_size(shards[rank]); });
+  agree(world, "checkpoint plan", [&] { mine = head_size(fresh->fragments[rank]); });
   for (const std::string& text : gather_text(world, std::to_string(mine))) {
-    head_bytes->push_back(std::stoull(text));
+    fresh->head_bytes.push_back(std::stoull(text));
   }
-  for (std::size_t writer = 0; writer < shards.size(); ++writer) {
-    place_fragments(shards[writer], (*head_bytes)[writer]);
+  for (std::size_t writer = 0; writer < fresh->fragments.size(); ++writer) {
+    place_fragments(fresh->fragments[writer], fresh->head_bytes[writer]);
   }
-  return shards;
+  fresh->plan_sha256 = plan_sha256(options.mesh, fresh->fragments);
+  placed = std::move(fresh);
+  return placed;
 }
 
-ManifestShard Checkpointer::State::write_own_shard(const SaveId& id, const StateDict& state,
-                                                   const std::vector<std::vector<Fragment>>& shards,
-                                                   std::uint64_t head_bytes) {
-  const auto writer = static_cast<std::size_t>(world.rank());
-  ShardHead head{.job = job_id,
-                 .epoch = epoch,
-                 .step = id.step,
-                 .writer = writer,
-                 .mesh = options.mesh,
-                 .plan_sha256 = plan_sha256(options.mesh, shards),
-                 .head_bytes = head_bytes,
-                 .total_bytes = head_bytes,
-                 .fragments = shards[writer]};
-  std::vector<const std::byte*> data;
-  for (const Fragment& fragment : head.fragments) {
-    const Tensor& tensor = state.entries()[fragment.source].tensor;
-    const std::uint64_t first = fragment.flat ? fragment.flat->start : 0;
-    data.push_back(static_cast<const std::byte*>(tensor.data()) + first * size_of(tensor.dtype()));
-    head.total_bytes = fragment.offset + fragment.bytes;
-  }
-  return write_shard(store, shard_key(id, writer), std::move(head), data);
-}
-
-SaveResult Checkpointer::save(const TrainState& scalars, const StateDict& state) {
-  State& s = *state_;
-  if (s.epoch == 0) throw UsageError("Checkpointer::save before open", "call open() first");
-  SaveTable table;
+AgreedSave Checkpointer::State::agree_on_save(const TrainState& scalars, const StateDict& state) {
+  AgreedSave save{.id = {}, .scalars = scalars, .table = {}, .shards = {}};
   std::string what;
-  agree(s.world, "checkpoint save", [&] {
-    table = make_table(state);
-    what = fingerprint(table, scalars);
+  agree(world, "checkpoint save", [&] {
+    save.table = make_table(state);
+    what = fingerprint(save.table, scalars);
   });
-  const std::vector<std::string> whats = gather_text(s.world, what);
+  const std::vector<std::string> whats = gather_text(world, what);
   for (std::size_t rank = 1; rank < whats.size(); ++rank) {
     if (whats[rank] == whats[0]) continue;
     throw UsageError("checkpoint save: rank " + std::to_string(rank) +
                          " saves another state than rank 0 (step, cursor or tensors differ)",
                      "call save with the same values on every rank");
   }
-  const SaveId id = s.next_save(scalars.step);
-  std::vector<std::uint64_t> head_bytes;
-  const auto shards = s.place_shards(table, &head_bytes);
+  tries = scalars.step == last_step ? tries : 0;
+  last_step = scalars.step;
+  save.id = {.step = scalars.step, .epoch = epoch, .try_number = tries++};
+  save.shards = place_shards(save.table);
+  return save;
+}
 
-  const auto rank = static_cast<std::size_t>(s.world.rank());
+ShardHead Checkpointer::State::own_head(const AgreedSave& save) const {
+  const auto writer = static_cast<std::size_t>(world.rank());
+  ShardHead head{.job = job_id,
+                 .epoch = epoch,
+                 .step = save.id.step,
+                 .writer = writer,
+                 .mesh = options.mesh,
+                 .plan_sha256 = save.shards->plan_sha256,
+                 .head_bytes = save.shards->head_bytes[writer],
+                 .total_bytes = save.shards->head_bytes[writer],
+                 .fragments = save.shards->fragments[writer]};
+  for (const Fragment& fragment : head.fragments) {
+    head.total_bytes = fragment.offset + fragment.bytes;
+  }
+  return head;
+}
+
+Manifest Checkpointer::State::manifest_of(const AgreedSave& save,
+                                          const std::vector<std::string>& written) const {
+  Manifest manifest{.job = job_id,
+                    .epoch = epoch,
+                    .try_number = save.id.try_number,
+                    .nonce = random_hex(16),
+                    .mesh = options.mesh,
+                    .plan_sha256 = save.shards->plan_sha256,
+                    .tensors = save.table.lines,
+                    .shards = {},
+                    .state = save.scalars,
+                    .parameters = save.table.parameters,
+                    .bytes = 0};
+  for (const std::string& shard : written) {
+    manifest.shards.push_back(shard_from(shard));
+    manifest.bytes += manifest.shards.back().size;
+  }
+  return manifest;
+}
+
+std::vector<const std::byte*> bytes_of(const ShardHead& head, const StateDict& state) {
+  std::vector<const std::byte*> data;
+  for (const Fragment& fragment : head.fragments) {
+    const Tensor& tensor = state.entries()[fragment.source].tensor;
+    const std::uint64_t first = fragment.flat ? fragment.flat->start : 0;
+    data.push_back(static_cast<const std::byte*>(tensor.data()) + first * size_of(tensor.dtype()));
+  }
+  return data;
+}
+
+SaveResult Checkpointer::save(const TrainState& scalars, const StateDict& state) {
+  State& s = *state_;
+  if (s.epoch == 0) throw UsageError("Checkpointer::save before open", "call open() first");
+  if (saves_in_flight() > 0) {
+    throw UsageError("Checkpointer::save while a background save is in flight",
+                     "call drain() first");
+  }
+  agree(s.world, "checkpoint save", [&] {
+    if (!s.background || s.background->idle()) return;
+    throw StorageError("an earlier save still hangs in store " + s.store.uri(),
+                       "check the store; the last commit stands");
+  });
+  const AgreedSave save = s.agree_on_save(scalars, state);
+  const std::string key = shard_key(save.id, static_cast<std::uint64_t>(s.world.rank()));
   ManifestShard mine;
   try {
-    agree(s.world, "checkpoint save",
-          [&] { mine = s.write_own_shard(id, state, shards, head_bytes[rank]); });
+    agree(s.world, "checkpoint save", [&] {
+      const ShardHead head = s.own_head(save);
+      mine = write_shard(s.store, key, head, bytes_of(head, state));
+    });
   } catch (const std::exception&) {
-    forget(s.store, {shard_key(id, rank)});
+    forget(s.store, {key});
     throw;
   }
   const std::vector<std::string> written = gather_text(s.world, to_message(mine));
-  const std::string text = s.on_root("checkpoint commit", [&] {
-    Manifest manifest{.job = s.job_id,
-                      .epoch = s.epoch,
-                      .try_number = id.try_number,
-                      .nonce = random_hex(16),
-                      .mesh = s.options.mesh,
-                      .plan_sha256 = plan_sha256(s.options.mesh, shards),
-                      .tensors = table.lines,
-                      .shards = {},
-                      .state = scalars,
-                      .parameters = table.parameters,
-                      .bytes = 0};
-    for (const std::string& shard : written) {
-      manifest.shards.push_back(shard_from(shard));
-      manifest.bytes += manifest.shards.back().size;
-    }
-    return to_message(s.job->commit(id, manifest));
-  });
-  return save_result_from(text);
+  return save_result_from(s.on_root("checkpoint commit", [&] {
+    return to_message(s.job->commit(save.id, s.manifest_of(save, written)));
+  }));
+}
+
+bool Checkpointer::begin_save(const TrainState& scalars, const StateDict& state) {
+  State& s = *state_;
+  if (s.epoch == 0) throw UsageError("Checkpointer::begin_save before open", "call open() first");
+  if (!s.background) s.background = std::make_unique<BackgroundSaves>(s);
+  return s.background->begin(scalars, state);
+}
+
+std::vector<SaveEnd> Checkpointer::poll() {
+  return state_->background ? state_->background->poll() : std::vector<SaveEnd>();
+}
+
+std::vector<SaveEnd> Checkpointer::drain() {
+  return state_->background ? state_->background->drain() : std::vector<SaveEnd>();
+}
+
+int Checkpointer::saves_in_flight() const noexcept {
+  return state_->background ? state_->background->in_flight() : 0;
 }
 
 }  // namespace lockstep

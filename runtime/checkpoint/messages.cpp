@@ -77,4 +77,24 @@ SaveResult save_result_from(std::string_view message) {
           .warnings = warnings_from(json)};
 }
 
+std::string to_message(const SaveFailure& failure) {
+  return std::to_string(failure.rank) + '\0' + std::to_string(static_cast<int>(failure.outcome)) +
+         '\0' + failure.hint + '\0' + failure.what;
+}
+
+SaveFailure save_failure_from(std::string_view message) {
+  const auto next = [&] {
+    const std::size_t end = message.find('\0');
+    std::string text(message.substr(0, end));
+    message.remove_prefix(end == std::string_view::npos ? message.size() : end + 1);
+    return text;
+  };
+  SaveFailure failure;
+  failure.rank = std::stoi(next());
+  failure.outcome = static_cast<Outcome>(std::stoi(next()));
+  failure.hint = next();
+  failure.what = message;
+  return failure;
+}
+
 }  // namespace lockstep

@@ -28,5 +28,8 @@ std::string to_message(const ManifestShard& shard);
 ManifestShard shard_from(std::string_view message);
 std::string to_message(const SaveResult& result);
 SaveResult save_result_from(std::string_view message);
+/// Never empty. The text may be no UTF-8: it names paths.
+std::string to_message(const SaveFailure& failure);
+SaveFailure save_failure_from(std::string_view message);
 
 }  // namespace lockstep

@@ -36,7 +36,8 @@ void check_head(const ShardHead& head, const Manifest& manifest, const ManifestS
 }  // namespace
 
 ManifestShard write_shard(ObjectStore& store, const std::string& key, ShardHead head,
-                          const std::vector<const std::byte*>& data) {
+                          const std::vector<const std::byte*>& data,
+                          const std::function<void()>& on_block) {
   const auto writer = store.create(key, head.total_bytes, head.epoch);
   for (std::size_t i = 0; i < head.fragments.size(); ++i) {
     Fragment& fragment = head.fragments[i];
@@ -44,11 +45,14 @@ ManifestShard write_shard(ObjectStore& store, const std::string& key, ShardHead 
     for (std::uint64_t done = 0; done < fragment.bytes; done += kBlockBytes) {
       const std::span block(data[i] + done, std::min(kBlockBytes, fragment.bytes - done));
       fragment.crcs.push_back(crc32c(block));
+      if (on_block) on_block();
       writer->write(fragment.offset + done, block);
     }
   }
   const std::vector<std::byte> bytes = build_head(head);
+  if (on_block) on_block();
   writer->write(0, bytes);
+  if (on_block) on_block();
   if (writer->commit() == Creation::exists) {
     throw StorageError("shard " + key + " is already there in store " + store.uri(),
                        "another process writes under the same attempt number; stop one of them");

@@ -16,8 +16,10 @@ namespace lockstep {
 
 /// Writes a shard: payload first, then the head with its checksums. `data[i]` points to the bytes
 /// of the fragment i of `head`, whose `head_bytes` and offsets are set. Returns size and hash.
+/// `on_block` is called before each write and may throw: then nothing appears.
 ManifestShard write_shard(ObjectStore& store, const std::string& key, ShardHead head,
-                          const std::vector<const std::byte*>& data);
+                          const std::vector<const std::byte*>& data,
+                          const std::function<void()>& on_block = {});
 
 /// Reads and checks the head of a shard of `manifest`. Throws DamageError.
 ShardHead read_head(ObjectStore& store, const Manifest& manifest, const ManifestShard& shard);

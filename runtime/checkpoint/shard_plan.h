@@ -62,6 +62,7 @@ struct PlanTensor {
   StateKind kind = StateKind::param;
   DType dtype = DType::f32;
   std::vector<std::uint64_t> gshape;
+  bool operator==(const PlanTensor&) const = default;
 };
 
 /// Which writer writes what: the datasets of each of `writers` shards, without offsets.

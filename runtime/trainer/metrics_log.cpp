@@ -51,20 +51,39 @@ MetricsLog::MetricsLog(const std::filesystem::path& path) : path_(path) {
   }
   const off_t size = lseek(file_, 0, SEEK_END);
   char last = '\n';
-  if (size > 0 && pread(file_, &last, 1, size - 1) == 1 && last != '\n') write("\n");
+  if (size > 0 && pread(file_, &last, 1, size - 1) == 1 && last != '\n') {
+    pending_ = "\n";
+    write_pending();
+  }
 }
 
 MetricsLog::~MetricsLog() { close(file_); }
 
-void MetricsLog::append(const StepRecord& record) { write(to_json_line(record)); }
+void MetricsLog::append(const StepRecord& record) {
+  pending_ += to_json_line(record);
+  write_pending();
+  if (pending_.size() > kBacklogLimit) refuse();
+}
 
-void MetricsLog::write(const std::string& text) {
+void MetricsLog::flush() {
+  write_pending();
+  if (is_behind()) refuse();
+}
+
+void MetricsLog::write_pending() {
   // One call a line: a kill leaves at most the last line torn.
-  const ssize_t wrote = ::write(file_, text.data(), text.size());
-  if (wrote == static_cast<ssize_t>(text.size())) return;
-  throw StorageError("cannot append to " + path_.string() + ": " +
-                         (wrote < 0 ? std::strerror(errno) : "the disk is full"),
-                     "make space; the run resumes from its last commit");
+  const ssize_t wrote = ::write(file_, pending_.data(), pending_.size());
+  if (wrote == static_cast<ssize_t>(pending_.size())) {
+    pending_.clear();
+    return;
+  }
+  fault_ = "cannot append to " + path_.string() + ": " +
+           (wrote < 0 ? std::strerror(errno) : "the disk is full");
+  if (wrote > 0) pending_.erase(0, static_cast<std::size_t>(wrote));
+}
+
+void MetricsLog::refuse() const {
+  throw StorageError(fault_, "make space; the run resumes from its last commit");
 }
 
 }  // namespace lockstep

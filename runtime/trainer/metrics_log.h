@@ -28,7 +28,8 @@ struct StepRecord {
 /// The line, with its line feed.
 std::string to_json_line(const StepRecord& record);
 
-/// RUN/metrics.jsonl, appended to. A torn line of a killed attempt is ended first.
+/// RUN/metrics.jsonl, appended to. A torn line of a killed attempt is ended first. What cannot be
+/// written, e.g. while a save fills the disk, is kept and goes with the next line.
 class MetricsLog {
  public:
   /// Throws StorageError.
@@ -36,13 +37,25 @@ class MetricsLog {
   ~MetricsLog();
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
+  /// Throws StorageError if more than kBacklogLimit bytes wait by then.
   void append(const StepRecord& record);
+  /// Throws StorageError unless everything is written.
+  void flush();
+
+  bool is_behind() const noexcept { return !pending_.empty(); }
+  /// What failed last.
+  const std::string& fault() const noexcept { return fault_; }
+
+  static constexpr std::size_t kBacklogLimit = std::size_t{4} << 20;
 
  private:
-  void write(const std::string& text);
+  void write_pending();
+  [[noreturn]] void refuse() const;
 
   std::filesystem::path path_;
   int file_ = -1;
+  std::string pending_;
+  std::string fault_;
 };
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <csignal>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,12 +32,13 @@ ReadOptions read_options(const std::vector<std::string>& arguments) {
   return read;
 }
 
-Outcome train_on(ProcessGroup& group, const ReadOptions& read, SignalWatch& signals) {
+Outcome train_on(ProcessGroup& group, const ReadOptions& read, SignalWatch& signals,
+                 std::unique_ptr<Trainer>& trainer) {
   agree(group.world(), "read the options", [&] {
     if (read.fault) std::rethrow_exception(read.fault);
   });
-  Trainer trainer(group, *read.options, *read.config, &signals);
-  const TrainEnd end = trainer.run();
+  trainer = std::make_unique<Trainer>(group, *read.options, *read.config, &signals);
+  const TrainEnd end = trainer->run();
   if (group.rank() == 0) {
     std::printf("%s at step %ld of %ld: %s\n",
                 end.outcome == Outcome::finished ? "finished" : "saved", end.step,
@@ -43,6 +46,7 @@ Outcome train_on(ProcessGroup& group, const ReadOptions& read, SignalWatch& sign
     std::printf("weights_sha256 %s\n", end.weights_sha256.c_str());
     std::fflush(stdout);
   }
+  trainer.reset();
   return end.outcome;
 }
 
@@ -50,9 +54,14 @@ Outcome train_on(ProcessGroup& group, const ReadOptions& read, SignalWatch& sign
 
 void train(const std::vector<std::string>& arguments) {
   SignalWatch signals;  // before any thread
+  // A file beyond `ulimit -f` is then an error of one save, not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   const ReadOptions read = read_options(arguments);
-  run_job(read.options ? read.options->group : GroupOptions{},
-          [&](ProcessGroup& group) { return train_on(group, read, signals); });
+  // After a failure its threads may wait for a disk that does not answer: it is then not destroyed.
+  std::unique_ptr<Trainer> trainer;
+  run_job(read.options ? read.options->group : GroupOptions{}, [&](ProcessGroup& group) {
+    return train_on(group, read, signals, trainer);
+  });
 }
 
 }  // namespace lockstep

@@ -122,6 +122,9 @@ TrainOptions train_options(const Config& config) {
                                                : config.text("store");
   options.resume = resume_of(config.text("resume"));
   options.checkpoint_every = config.integer("checkpoint.every");
+  options.checkpoint_every_seconds = config.real("checkpoint.every_seconds");
+  options.checkpoint_async = config.boolean("checkpoint.async");
+  options.checkpoint_max_failures = config.integer("checkpoint.max_failures");
   options.checkpoint_keep = config.integer("checkpoint.keep");
   options.eval_every = config.integer("eval.every");
   options.eval_batches = config.integer("eval.batches");

@@ -32,21 +32,21 @@ TrainEnd Trainer::run() {
   State& run = *state_;
   const std::int64_t last = run.options.steps;
   if (run.done == 0 && last == 0 && run.committed < 0) {
-    run.save();
+    run.save_last();
     return run.end(Outcome::finished, "step 0 is committed");
   }
   if (run.done >= last) return run.end(Outcome::finished, "all steps were done before");
+  run.last_save_ns = steady_ns();
   while (run.done < last) {
     run.finishing = run.done + 1 == last;
     run.step();
-    const bool pause = run.options.pause_at == run.done && !run.finishing;
-    if (run.finishing || run.notice || pause ||
-        is_multiple(run.done, run.options.checkpoint_every)) {
-      run.save();
+    run.poll_saves();
+    if (run.leaves_after_this_step()) {
+      run.save_last();
+      if (run.finishing) break;
+      return run.end(Outcome::saved, run.notice ? "asked to stop" : "pause_at is reached");
     }
-    if (run.finishing) break;
-    if (run.notice) return run.end(Outcome::saved, "asked to stop");
-    if (pause) return run.end(Outcome::saved, "pause_at is reached");
+    if (run.is_save_due()) run.save();
   }
   return run.end(Outcome::finished, "all steps are done");
 }
@@ -77,8 +77,16 @@ void Trainer::State::step() {
   if (!leads()) return;
 
   progress->add(record);
-  if (is_multiple(done, options.log_every) || record.eval_loss || finishing) log->append(record);
+  if (is_multiple(done, options.log_every) || record.eval_loss || finishing) append_to_log(record);
   progress->show(record);
+}
+
+void Trainer::State::append_to_log(const StepRecord& record) {
+  log->append(record);
+  if (log->is_behind() && !log_is_behind) {
+    note("NOTE " + log->fault() + "; its lines are kept and written when that works again");
+  }
+  log_is_behind = log->is_behind();
 }
 
 void Trainer::State::tell_notice() {
@@ -162,50 +170,14 @@ std::optional<double> Trainer::State::evaluate_if_due() {
                    .samples = options.eval_batches * options.global_batch});
 }
 
-TrainState Trainer::State::scalars() const {
-  const SampleCursor& cursor = samples->cursor();
-  return {.step = static_cast<std::uint64_t>(done),
-          .tokens = static_cast<std::uint64_t>(tokens),
-          .seed = options.seed,
-          .data = {.fingerprint = corpus.fingerprint,
-                   .seed = options.data_seed,
-                   .epoch = static_cast<std::uint64_t>(cursor.epoch),
-                   .position = static_cast<std::uint64_t>(cursor.position)},
-          .schedule_total = static_cast<std::uint64_t>(schedule_total),
-          .schedule_position = static_cast<std::uint64_t>(optimizer->updates()),
-          .leaves = static_cast<std::uint64_t>(options.leaves()),
-          .micro = static_cast<std::uint64_t>(options.micro_batch),
-          .model = nn::gpt2_config_json(options.model),
-          .code = code};
-}
-
-void Trainer::State::save() {
-  if (committed == done) return;
-  const TraceSpan span(trace.get(), "save", "main");
-  const std::int64_t began = steady_ns();
-  try {
-    const SaveResult saved = checkpointer->save(scalars(), state);
-    committed = done;
-    for (const std::string& warning : saved.warnings) note("NOTE " + warning);
-  } catch (const Error& error) {
-    // The old commit stands and training goes on, unless this save was the last chance.
-    const bool lost_chance = finishing || notice || options.pause_at == done;
-    if (error.outcome() != Outcome::failed_elsewhere || lost_chance ||
-        group.abort_signal()->raised())
-      throw;
-    ++failed_saves;
-    note("NOTE the save of step " + std::to_string(done) + " failed (" +
-         std::to_string(failed_saves) + " so far), training goes on: " + describe(error));
-  }
-  checkpoint_stall_s += seconds_since(began);
-}
-
 TrainEnd Trainer::State::end(Outcome outcome, std::string reason) {
   compute.synchronize();
+  note_saves();
   TrainEnd end{.outcome = outcome, .reason = std::move(reason), .step = done, .weights_sha256 = {}};
   agree(group.world(), "end the attempt", [&] {
     if (trace) trace->write(options.trace + "." + std::to_string(group.rank()));
     if (!leads()) return;
+    log->flush();
     end.weights_sha256 = weights_sha256(state);
     folder->write_result({.code = outcome,
                           .reason = end.reason,

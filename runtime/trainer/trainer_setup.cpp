@@ -121,7 +121,8 @@ void Trainer::State::open_checkpoints() {
   checkpointer = std::make_unique<Checkpointer>(
       *store, group.world(),
       CheckpointOptions{.mesh = {.dp = static_cast<std::uint64_t>(mesh->shape().data)},
-                        .keep = static_cast<std::uint64_t>(options.checkpoint_keep)});
+                        .keep = static_cast<std::uint64_t>(options.checkpoint_keep),
+                        .silence_timeout = options.group.collective_timeout});
   const OpenResult opened =
       checkpointer->open({.model = tensors_of(parameters), .code = code, .resume = options.resume});
   attempt = static_cast<std::int64_t>(opened.attempt);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lockstep/collectives/mesh.h"
+#include "lockstep/core/metrics.h"
 #include "lockstep/core/trace.h"
 #include "lockstep/optim/clip.h"
 #include "lockstep/optim/optimizer.h"
@@ -22,6 +23,7 @@
 #include "runtime/trainer/attempt_files.h"
 #include "runtime/trainer/metrics_log.h"
 #include "runtime/trainer/progress.h"
+#include "runtime/trainer/save_metrics.h"
 
 namespace lockstep {
 
@@ -54,14 +56,30 @@ struct Trainer::State {
 
   // Training (trainer.cpp).
   void step();
+  void append_to_log(const StepRecord& record);
   void tell_notice();
   void forward_backward(std::int64_t leaf);
   StepTotals reduce();
   void update(const StepTotals& totals, StepRecord& record);
   std::optional<double> evaluate_if_due();
-  void save();
-  TrainState scalars() const;
   TrainEnd end(Outcome outcome, std::string reason);
+
+  // Saving (trainer_saves.cpp); all collective.
+  TrainState scalars() const;
+  bool leaves_after_this_step() const;
+  bool is_save_due();
+  /// Takes note of the background saves that have ended; once a step.
+  void poll_saves();
+  /// Begins a save of this step, or makes it if checkpoint.async is off.
+  void save();
+  /// The last thing before this attempt leaves: throws if this step does not become a commit.
+  void save_last();
+  void save_now();
+  void take(const SaveEnd& end);
+  bool may_go_on_after(const Error& error) const;
+  /// Throws when checkpoint.max_failures is reached.
+  void count_failure(std::int64_t step, const Error& error);
+  void note_saves();
 
   ProcessGroup& group;
   TrainOptions options;
@@ -95,9 +113,16 @@ struct Trainer::State {
   std::int64_t done = 0;        // steps
   std::int64_t tokens = 0;      // cumulative
   std::int64_t committed = -1;  // the step of the newest commit
+  std::int64_t commits = 0;     // of this attempt
   std::int64_t failed_saves = 0;
-  bool notice = false;     // some rank was asked to stop
-  bool finishing = false;  // the last step of the run is being done
+  std::int64_t failed_in_a_row = 0;
+  std::int64_t skipped_saves = 0;
+  std::int64_t last_save_ns = 0;  // steady clock; on rank 0 it decides
+  Metrics metrics;
+  SaveMetrics save_metrics{metrics};
+  bool log_is_behind = false;  // lines of metrics.jsonl wait for space on the disk
+  bool notice = false;         // some rank was asked to stop
+  bool finishing = false;      // the last step of the run is being done
   std::optional<double> last_loss;
   std::optional<std::int64_t> bits_broken_at;
   double data_wait_s = 0.0;         // in this step

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/collectives/communicator.h"
+#include "lockstep/core/error.h"
 #include "lockstep/core/state_dict.h"
 #include "lockstep/runtime/object_store.h"
 
@@ -66,6 +68,8 @@ enum class ResumePolicy : std::uint8_t {
 struct CheckpointOptions {
   CheckpointMesh mesh;     // dp · tp = ranks of the group
   std::uint64_t keep = 3;  // newest commits that retention leaves; at least 1
+  /// A background save in which a rank gets no answer from the store for so long has failed.
+  std::chrono::nanoseconds silence_timeout = std::chrono::minutes(5);
 };
 
 struct OpenOptions {
@@ -103,6 +107,21 @@ struct SaveResult {
   std::vector<std::string> warnings;  // of retention, which never fails a save
 };
 
+/// Why a save did not become a commit.
+struct SaveFailure {
+  int rank = 0;  // where it went wrong; the lowest such rank
+  Outcome outcome = Outcome::failed_elsewhere;
+  std::string what;  // says operation and object
+  std::string hint;
+};
+
+/// What became of a save that begin_save() started; the same on every rank.
+struct SaveEnd {
+  std::uint64_t step = 0;
+  std::optional<SaveResult> saved;     // the commit is durable
+  std::optional<SaveFailure> failure;  // else; the commit before it stands
+};
+
 /// Saves and loads the state of a job as sharded checkpoints in an object store.
 ///
 /// Every call is collective over `world`, one thread a rank, the order open(), load(), save()….
@@ -114,6 +133,14 @@ struct SaveResult {
 /// FencedError (80) from save(): a newer launch has claimed the job; stop. DataError with outcome
 /// no_checkpoint (74) from load(): commits are there, none is whole. StorageError: nothing has
 /// changed, the last commit stands, and the call may be repeated.
+///
+/// Background saves: begin_save() copies this rank's part of the state into one of two host slots
+/// and returns; a thread of this rank writes the copy and, on rank 0, commits. That thread only
+/// talks to the store: all ranks share one communication thread that works in order, so an
+/// operation that waited in it for a slow disk would hold up the gradients behind it. The ranks
+/// learn of each other's progress in poll(), which all enter at the same step: one small all_gather
+/// of what is done by now, and nobody waits for what is not. Saves become commits in the order in
+/// which they began.
 class Checkpointer {
  public:
   /// Both are borrowed. No communication. Throws UsageError for a mesh that is not the group's.
@@ -138,7 +165,25 @@ class Checkpointer {
   /// launch until it has two of its own.
   SaveResult save(const TrainState& scalars, const StateDict& state);
 
+  /// Like save(), but returns as soon as the state is copied and may change. False: both slots are
+  /// busy on some rank, nothing was begun. Throws as save() does for what is wrong before the first
+  /// byte is written; StorageError if there is no memory for the copy.
+  bool begin_save(const TrainState& scalars, const StateDict& state);
+
+  /// The background saves that have ended since the last call. Collective: every rank at the same
+  /// place between its other collectives. Without a save in flight nothing is communicated. A save
+  /// that fails on one rank is given up by all, and what it wrote is removed.
+  std::vector<SaveEnd> poll();
+
+  /// As poll(), until no save is in flight. Takes at most about `silence_timeout` after the last
+  /// sign of progress. Must be called before save().
+  std::vector<SaveEnd> drain();
+
+  /// Begun and not ended; the same on every rank. No communication.
+  int saves_in_flight() const noexcept;
+
  private:
+  friend class BackgroundSaves;
   struct State;
   std::unique_ptr<State> state_;
 };

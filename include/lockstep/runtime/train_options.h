@@ -44,9 +44,12 @@ struct TrainOptions {
   std::filesystem::path run;
   std::string store;
   ResumePolicy resume = ResumePolicy::automatic;
-  std::int64_t checkpoint_every = 100;  // steps; 0: at the end only
+  std::int64_t checkpoint_every = 100;    // steps; 0: at the end only
+  double checkpoint_every_seconds = 0.0;  // of wall time; 0: steps alone count
   std::int64_t checkpoint_keep = 3;
-  std::int64_t eval_every = 100;  // steps; 0: never
+  bool checkpoint_async = true;
+  std::int64_t checkpoint_max_failures = 3;  // in a row, at least 1
+  std::int64_t eval_every = 100;             // steps; 0: never
   std::int64_t eval_batches = 4;
   std::int64_t steps = 1000;  // absolute
   std::optional<std::int64_t> pause_at;

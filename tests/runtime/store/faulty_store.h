@@ -32,6 +32,9 @@ class FaultyStore final : public ObjectStore {
 
   static constexpr int kExitStatus = 86;
 
+  /// The n-th call from now on fails. Not while calls are made.
+  void arm(std::int64_t n) { failing_call_ = calls_ + n; }
+
   std::int64_t calls() const { return calls_; }
   bool has_failed() const { return calls_ >= failing_call_; }
 

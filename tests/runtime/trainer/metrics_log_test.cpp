@@ -2,8 +2,10 @@
 #include "runtime/trainer/metrics_log.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -56,7 +58,40 @@ TEST(MetricsLog, EndsATornLineBeforeItGoesOn) {
 TEST(MetricsLog, SaysWhatItCannotOpenOrWrite) {
   EXPECT_THROW(MetricsLog("/does/not/exist/metrics.jsonl"), StorageError);
   MetricsLog full("/dev/full");
-  EXPECT_THROW(full.append({.step = 1}), StorageError);
+  full.append({.step = 1});
+  EXPECT_TRUE(full.is_behind());
+  EXPECT_NE(full.fault().find("/dev/full"), std::string::npos) << full.fault();
+  EXPECT_THROW(full.flush(), StorageError);
+  EXPECT_THROW(
+      {
+        for (int step = 0; step < 100'000; ++step) full.append({.step = step});
+      },
+      StorageError);
+}
+
+TEST(MetricsLog, KeepsLinesUntilTheyCanBeWritten) {
+  const ScratchFolder scratch;
+  const auto path = scratch.write("metrics.jsonl", "");
+  struct rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  MetricsLog log(path);
+  log.append({.step = 1});
+  const std::string first = content(path);
+  struct rlimit tight = before;
+  tight.rlim_cur = first.size() + 20;  // the next line is cut within
+  setrlimit(RLIMIT_FSIZE, &tight);
+  log.append({.step = 2});
+  log.append({.step = 3});
+  const bool was_behind = log.is_behind();
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_TRUE(was_behind);
+  log.append({.step = 4});
+  EXPECT_FALSE(log.is_behind());
+  std::string expected;
+  for (const int step : {1, 2, 3, 4}) expected += to_json_line({.step = step});
+  EXPECT_EQ(content(path), expected);
 }
 
 }  // namespace

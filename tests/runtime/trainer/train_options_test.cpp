@@ -28,7 +28,11 @@ TEST(TrainOptions, HaveTheDefaultsOfTheDesign) {
   EXPECT_EQ(options.global_batch, 16);
   EXPECT_EQ(options.leaves(), 4);
   EXPECT_EQ(options.reducer.reduction, Reduction::invariant);
+  EXPECT_EQ(options.checkpoint_every, 100);
+  EXPECT_EQ(options.checkpoint_every_seconds, 0.0);
   EXPECT_EQ(options.checkpoint_keep, 3);
+  EXPECT_TRUE(options.checkpoint_async);
+  EXPECT_EQ(options.checkpoint_max_failures, 3);
   EXPECT_EQ(options.run, "runs/gpt2-tiny-0");
   EXPECT_EQ(options.store, "file:runs/gpt2-tiny-0/checkpoints");
 }

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/checkpoint/background_saves.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "lockstep/collectives/agree.h"
+#include "lockstep/core/error.h"
+#include "runtime/checkpoint/checkpointer_state.h"
+#include "runtime/checkpoint/messages.h"
+#include "runtime/checkpoint/shard.h"
+
+namespace lockstep {
+namespace {
+
+// How long drain() lets this rank's own work go on before it looks at the others again.
+constexpr std::chrono::milliseconds kDrainPause(20);
+
+// What a rank says about a slot.
+constexpr std::int64_t kNothing = 0;
+constexpr std::int64_t kWorking = 1;
+constexpr std::int64_t kDone = 2;
+constexpr std::int64_t kFailed = 3;
+
+enum class Stage : std::uint8_t { free, writing, committing };
+
+SaveFailure failure_of(const std::exception& error, int rank) {
+  const auto* ours = dynamic_cast<const Error*>(&error);
+  return {.rank = rank,
+          .outcome = outcome_of(error),
+          .what = error.what(),
+          .hint = ours ? ours->hint() : std::string()};
+}
+
+}  // namespace
+
+struct SaveSlot {
+  // Of the main thread, the same on every rank.
+  Stage stage = Stage::free;
+  std::uint64_t order = 0;  // older saves have a lower one
+  AgreedSave save;
+
+  // Of the task, while there is one.
+  ShardHead head;
+  std::vector<const std::byte*> data;  // of each fragment, in `bytes`
+  std::unique_ptr<std::byte[]> bytes;  // kept from save to save
+  std::uint64_t capacity = 0;
+
+  // How far this rank is; of both threads.
+  std::mutex mutex;
+  int tasks = 0;           // posted and not ended
+  bool ended = false;      // the task of this stage
+  bool cancelled = false;  // nobody waits for it any more
+  std::string failure;     // a message
+  std::optional<ManifestShard> shard;
+  std::string committed;  // a message, on rank 0
+};
+
+namespace {
+
+/// Copies what this rank's shard needs.
+void take_snapshot(SaveSlot& slot, const ShardHead& head, const StateDict& state) {
+  std::uint64_t size = 0;
+  for (const Fragment& fragment : head.fragments) size += fragment.bytes;
+  if (size > slot.capacity) {
+    slot.bytes.reset();
+    slot.capacity = 0;
+    try {
+      slot.bytes = std::make_unique_for_overwrite<std::byte[]>(size);
+    } catch (const std::bad_alloc&) {
+      throw StorageError("checkpoint: no memory for a copy of " + std::to_string(size) + " bytes",
+                         "set checkpoint.async = false, which copies nothing");
+    }
+    slot.capacity = size;
+  }
+  slot.data.clear();
+  std::byte* next = slot.bytes.get();
+  const std::vector<const std::byte*> sources = bytes_of(head, state);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const std::uint64_t bytes = head.fragments[i].bytes;
+    if (bytes > 0) std::memcpy(next, sources[i], bytes);
+    slot.data.push_back(next);
+    next += bytes;
+  }
+}
+
+}  // namespace
+
+BackgroundSaves::BackgroundSaves(Checkpointer::State& checkpoint) : checkpoint_(checkpoint) {
+  for (auto& slot : slots_) slot = std::make_unique<SaveSlot>();
+}
+
+BackgroundSaves::~BackgroundSaves() = default;
+
+int BackgroundSaves::in_flight() const noexcept {
+  return static_cast<int>(std::count_if(
+      slots_.begin(), slots_.end(), [](const auto& slot) { return slot->stage != Stage::free; }));
+}
+
+bool BackgroundSaves::begin(const TrainState& scalars, const StateDict& state) {
+  const Words words = exchange();
+  std::size_t index = 0;
+  const auto usable = [&](std::size_t i) {
+    return slots_[i]->stage == Stage::free &&
+           std::all_of(words.begin(), words.end(),
+                       [i](const auto& of_rank) { return of_rank[i] == kNothing; });
+  };
+  while (index < slots_.size() && !usable(index)) ++index;
+  if (index == slots_.size()) return false;
+
+  SaveSlot& slot = *slots_[index];
+  AgreedSave save = checkpoint_.agree_on_save(scalars, state);
+  ShardHead head = checkpoint_.own_head(save);
+  agree(checkpoint_.world, "checkpoint snapshot", [&] { take_snapshot(slot, head, state); });
+  slot.save = std::move(save);
+  slot.head = std::move(head);
+  slot.stage = Stage::writing;
+  slot.order = ++begun_;
+  {
+    const std::lock_guard lock(slot.mutex);
+    slot.tasks = 1;
+    slot.ended = false;
+    slot.cancelled = false;
+    slot.failure.clear();
+    slot.shard.reset();
+    slot.committed.clear();
+  }
+  worker_.post([this, &slot] { write_shard_of(slot); });
+  return true;
+}
+
+void BackgroundSaves::write_shard_of(SaveSlot& slot) {
+  const int rank = checkpoint_.world.rank();
+  const std::string key = shard_key(slot.save.id, slot.head.writer);
+  std::optional<ManifestShard> shard;
+  std::string failure;
+  try {
+    shard = write_shard(checkpoint_.store, key, slot.head, slot.data, [&] {
+      worker_.alive();
+      const std::lock_guard lock(slot.mutex);
+      if (slot.cancelled) throw SaveCancelled();
+    });
+  } catch (const SaveCancelled&) {
+    failure = to_message({.rank = rank, .what = "the save was cancelled", .hint = {}});
+  } catch (const std::exception& error) {
+    failure = to_message(failure_of(error, rank));
+    forget(checkpoint_.store, {key});
+  }
+  bool unwanted = false;
+  {
+    const std::lock_guard lock(slot.mutex);
+    unwanted = slot.cancelled;
+    if (!unwanted) {
+      slot.shard = shard;
+      slot.failure = failure;
+      slot.ended = true;
+      --slot.tasks;
+    }
+  }
+  if (!unwanted) return;
+  if (shard) forget(checkpoint_.store, {key});
+  const std::lock_guard lock(slot.mutex);
+  --slot.tasks;
+}
+
+void BackgroundSaves::commit(SaveSlot& slot, const std::vector<std::string>& written) {
+  slot.stage = Stage::committing;
+  if (!checkpoint_.is_root()) return;
+  {
+    const std::lock_guard lock(slot.mutex);
+    slot.ended = false;
+    ++slot.tasks;
+  }
+  Manifest manifest = checkpoint_.manifest_of(slot.save, written);
+  // Before the shard of the next save, so that commits are not held up.
+  worker_.post_first([this, &slot, manifest = std::move(manifest)] {
+    bool cancelled = false;
+    {
+      const std::lock_guard lock(slot.mutex);
+      cancelled = slot.cancelled;
+    }
+    std::string committed;
+    std::string failure;
+    if (cancelled) {
+      std::vector<std::string> keys;
+      for (const ManifestShard& shard : manifest.shards) keys.push_back(shard.key);
+      forget(checkpoint_.store, keys);
+    } else {
+      try {
+        committed = to_message(checkpoint_.job->commit(slot.save.id, manifest));
+      } catch (const std::exception& error) {
+        failure = to_message(failure_of(error, 0));
+      }
+    }
+    const std::lock_guard lock(slot.mutex);
+    --slot.tasks;
+    if (slot.cancelled) return;
+    slot.committed = committed;
+    slot.failure = failure;
+    slot.ended = true;
+  });
+}
+
+std::int64_t BackgroundSaves::word_of(SaveSlot& slot) {
+  const std::chrono::nanoseconds limit = checkpoint_.options.silence_timeout;
+  const bool silent = worker_.is_silent_for(limit);
+  const std::lock_guard lock(slot.mutex);
+  if (slot.stage == Stage::free) {
+    if (slot.tasks == 0) return kNothing;
+    return silent ? kFailed : kWorking;
+  }
+  if (!slot.failure.empty()) return kFailed;
+  if (slot.ended) return kDone;
+  if (!silent) return kWorking;
+  const double seconds = std::chrono::duration<double>(limit).count();
+  const std::string object = slot.stage == Stage::writing
+                                 ? "shard " + shard_key(slot.save.id, slot.head.writer)
+                                 : "manifest " + manifest_key(slot.save.id) + " and COMMIT";
+  slot.failure = to_message({.rank = checkpoint_.world.rank(),
+                             .what = "no answer from store " + checkpoint_.store.uri() + " for " +
+                                     std::to_string(static_cast<std::int64_t>(seconds)) +
+                                     " s while writing " + object,
+                             .hint = "check the store; timeout.collective is the limit"});
+  slot.cancelled = true;
+  return kFailed;
+}
+
+BackgroundSaves::Words BackgroundSaves::exchange() {
+  Communicator& world = checkpoint_.world;
+  const Tensor mine(Device{}, {2}, DType::i64);
+  const Tensor all(Device{}, {2 * world.size()}, DType::i64);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    mine.as<std::int64_t>()[i] = word_of(*slots_[i]);
+  }
+  world.all_gather(mine, all).wait();
+  Words words(static_cast<std::size_t>(world.size()));
+  const std::int64_t* next = all.as<std::int64_t>();
+  for (auto& of_rank : words) {
+    for (std::int64_t& word : of_rank) word = *next++;
+  }
+  return words;
+}
+
+std::vector<SaveEnd> BackgroundSaves::poll() {
+  return in_flight() == 0 ? std::vector<SaveEnd>() : advance(exchange());
+}
+
+std::vector<SaveEnd> BackgroundSaves::drain() {
+  std::vector<SaveEnd> ends;
+  while (true) {
+    const Words words = exchange();
+    std::vector<SaveEnd> news = advance(words);
+    // What was given up just now still has to be taken away.
+    bool more = in_flight() > 0 || !news.empty();
+    for (const auto& of_rank : words)
+      more = more || of_rank[0] == kWorking || of_rank[1] == kWorking;
+    std::move(news.begin(), news.end(), std::back_inserter(ends));
+    if (!more) return ends;
+    worker_.wait_idle(kDrainPause);
+  }
+}
+
+std::vector<SaveEnd> BackgroundSaves::advance(const Words& words) {
+  Communicator& world = checkpoint_.world;
+  std::vector<SaveEnd> ends;
+  const std::size_t oldest = slots_[0]->order < slots_[1]->order ? 0 : 1;
+  bool is_first = true;  // commits are made in the order of the saves
+  for (const std::size_t i : {oldest, 1 - oldest}) {
+    SaveSlot& slot = *slots_[i];
+    if (slot.stage == Stage::free) continue;
+    const auto says = [i](std::int64_t word) {
+      return [i, word](const auto& of_rank) { return of_rank[i] == word; };
+    };
+    if (slot.stage == Stage::writing) {
+      if (std::any_of(words.begin(), words.end(), says(kFailed))) {
+        std::string mine;
+        {
+          const std::lock_guard lock(slot.mutex);
+          mine = slot.failure;
+        }
+        const std::vector<std::string> failures = gather_text(world, mine);
+        ends.push_back(
+            give_up(slot, *std::find_if(failures.begin(), failures.end(),
+                                        [](const auto& text) { return !text.empty(); })));
+        continue;
+      }
+      if (is_first && std::all_of(words.begin(), words.end(), says(kDone))) {
+        commit(slot, gather_text(world, to_message(*slot.shard)));
+      }
+    } else if (words[0][i] != kWorking) {
+      std::string text;
+      if (checkpoint_.is_root()) {
+        const std::lock_guard lock(slot.mutex);
+        text = slot.failure.empty() ? "+" + slot.committed : "-" + slot.failure;
+      }
+      text = broadcast_text(world, text, 0);
+      if (text[0] == '-') {
+        ends.push_back(give_up(slot, text.substr(1)));
+      } else {
+        ends.push_back(
+            {.step = slot.save.id.step, .saved = save_result_from(text.substr(1)), .failure = {}});
+        slot.stage = Stage::free;
+      }
+      continue;
+    }
+    is_first = false;
+  }
+  return ends;
+}
+
+SaveEnd BackgroundSaves::give_up(SaveSlot& slot, const std::string& failure) {
+  bool has_shard = false;
+  {
+    const std::lock_guard lock(slot.mutex);
+    slot.cancelled = true;
+    // In a commit that failed the shards are rank 0's to keep or to remove.
+    has_shard = slot.stage == Stage::writing && slot.ended && slot.shard;
+    if (has_shard) ++slot.tasks;
+  }
+  if (has_shard) {
+    worker_.post_first([this, &slot] {
+      forget(checkpoint_.store, {slot.shard->key});
+      const std::lock_guard lock(slot.mutex);
+      --slot.tasks;
+    });
+  }
+  slot.stage = Stage::free;
+  return {.step = slot.save.id.step, .saved = {}, .failure = save_failure_from(failure)};
+}
+
+}  // namespace lockstep

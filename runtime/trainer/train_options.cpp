@@ -4,7 +4,7 @@
 #include <string>
 
 #include "lockstep/core/error.h"
-#include "lockstep/runtime/text_data.h"
+#include "lockstep/runtime/corpus.h"
 
 namespace lockstep {
 namespace {
@@ -24,7 +24,9 @@ nn::Gpt2Config model_of(const Config& config) {
   if (config.real("model.dropout") != 0.0) {
     throw ConfigError("model.dropout is not in this version", "leave it out");
   }
-  if (model.vocab < kByteVocabulary) {
+  const bool bytes =
+      is_text_source(config.text("data.source")) || is_text_source(config.text("data.eval"));
+  if (bytes && model.vocab < kByteVocabulary) {
     throw ConfigError("model.vocab = " + std::to_string(model.vocab) +
                           " is smaller than the tokeniser's " + std::to_string(kByteVocabulary),
                       "give at least " + std::to_string(kByteVocabulary));
@@ -92,7 +94,7 @@ TrainOptions train_options(const Config& config) {
   options.model = model_of(config);
   options.data_source = config.text("data.source");
   if (options.data_source.empty()) {
-    throw ConfigError("data.source is missing", "give --data.source text:PATH");
+    throw ConfigError("data.source is missing", "give --data.source text:PATH or bin:PATH");
   }
   options.data_eval = config.text("data.eval");
   options.seed = config.unsigned_integer("seed");

@@ -94,7 +94,7 @@ void Trainer::State::open_folder() {
 
 void Trainer::State::read_data() {
   agree(group.world(), "read the data",
-        [&] { corpus = read_text_corpus(options.data_source, options.data_eval); });
+        [&] { corpus = read_corpus(options.data_source, options.data_eval, options.model.vocab); });
   const std::array fields = {HandshakeField{"data fingerprint", corpus.fingerprint}};
   same_on_all([&] { handshake(group.world(), fields); });
   same_on_all([&] {
@@ -245,8 +245,8 @@ void Trainer::State::load_or_start() {
        std::to_string(reducer->arenas()) + " arenas of " +
        megabytes(reducer->plan().arena_elements) + ", " + std::to_string(reducer->cover()) +
        " node(s) sent, " + std::to_string(reducer->plan().buckets.size()) + " bucket(s)");
-  if (corpus.held_back.tokens.empty() && options.eval_every > 0) {
-    note("NOTE no file is held back: there is no evaluation");
+  if (corpus.held_back.empty() && options.eval_every > 0) {
+    note("NOTE nothing is held back: there is no evaluation");
   }
   if (!schedule->note().empty()) note("NOTE " + schedule->note());
   note(loaded ? "resumed at step " + std::to_string(done) + ", to do: " +

@@ -13,11 +13,11 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/runtime/checkpoint.h"
+#include "lockstep/runtime/corpus.h"
 #include "lockstep/runtime/gpt2.h"
 #include "lockstep/runtime/loss.h"
 #include "lockstep/runtime/run_folder.h"
 #include "lockstep/runtime/samples.h"
-#include "lockstep/runtime/text_data.h"
 #include "lockstep/runtime/trainer.h"
 #include "runtime/trainer/attempt_files.h"
 #include "runtime/trainer/metrics_log.h"
@@ -70,7 +70,7 @@ struct Trainer::State {
 
   std::shared_ptr<RunFolder> folder;
   std::shared_ptr<AttemptFiles> files = std::make_shared<AttemptFiles>();
-  TextCorpus corpus;
+  Corpus corpus;
   std::unique_ptr<Mesh> mesh;
   Stream compute;
   std::unique_ptr<nn::Gpt2> model;

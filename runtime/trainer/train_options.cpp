@@ -125,8 +125,13 @@ TrainOptions train_options(const Config& config) {
   options.resume = resume_of(config.text("resume"));
   options.checkpoint_every = config.integer("checkpoint.every");
   options.checkpoint_keep = config.integer("checkpoint.keep");
+  options.checkpoint_keep_best = config.integer("checkpoint.keep_best");
   options.eval_every = config.integer("eval.every");
   options.eval_batches = config.integer("eval.batches");
+  if (options.checkpoint_keep_best > 0 && options.eval_every == 0) {
+    throw ConfigError("checkpoint.keep_best compares eval_loss, and eval.every = 0 evaluates never",
+                      "give eval.every, best one that divides checkpoint.every");
+  }
   options.steps = config.integer("steps");
   if (config.integer("pause_at") > 0) options.pause_at = config.integer("pause_at");
   options.log_every = config.integer("log.every");

@@ -130,7 +130,8 @@ void Trainer::State::open_checkpoints() {
   checkpointer = std::make_unique<Checkpointer>(
       *store, group.world(),
       CheckpointOptions{.mesh = {.dp = static_cast<std::uint64_t>(mesh->shape().data)},
-                        .keep = static_cast<std::uint64_t>(options.checkpoint_keep)});
+                        .keep = static_cast<std::uint64_t>(options.checkpoint_keep),
+                        .keep_best = static_cast<std::uint64_t>(options.checkpoint_keep_best)});
   const OpenResult opened =
       checkpointer->open({.model = tensors_of(parameters), .code = code, .resume = options.resume});
   attempt = static_cast<std::int64_t>(opened.attempt);
@@ -247,6 +248,11 @@ void Trainer::State::load_or_start() {
        " node(s) sent, " + std::to_string(reducer->plan().buckets.size()) + " bucket(s)");
   if (corpus.held_back.empty() && options.eval_every > 0) {
     note("NOTE nothing is held back: there is no evaluation");
+  }
+  if (options.checkpoint_keep_best > 0 && options.checkpoint_every % options.eval_every != 0) {
+    note("NOTE checkpoint.every = " + std::to_string(options.checkpoint_every) +
+         " is no multiple of eval.every = " + std::to_string(options.eval_every) +
+         ": checkpoint.keep_best compares only commits of evaluated steps");
   }
   if (!schedule->note().empty()) note("NOTE " + schedule->note());
   note(loaded ? "resumed at step " + std::to_string(done) + ", to do: " +

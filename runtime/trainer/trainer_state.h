@@ -99,6 +99,7 @@ struct Trainer::State {
   bool notice = false;     // some rank was asked to stop
   bool finishing = false;  // the last step of the run is being done
   std::optional<double> last_loss;
+  std::optional<double> eval_loss;  // of the weights as they are now, if evaluated
   std::optional<std::int64_t> bits_broken_at;
   double data_wait_s = 0.0;         // in this step
   double checkpoint_stall_s = 0.0;  // since the last line

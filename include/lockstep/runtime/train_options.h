@@ -46,6 +46,7 @@ struct TrainOptions {
   ResumePolicy resume = ResumePolicy::automatic;
   std::int64_t checkpoint_every = 100;  // steps; 0: at the end only
   std::int64_t checkpoint_keep = 3;
+  std::int64_t checkpoint_keep_best = 0;
   std::int64_t eval_every = 100;  // steps; 0: never
   std::int64_t eval_batches = 4;
   std::int64_t steps = 1000;  // absolute

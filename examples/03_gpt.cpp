@@ -23,7 +23,7 @@ constexpr std::int64_t kMicro = 4;    // of one forward/backward
 
 ls::Outcome train(ls::ProcessGroup& group, ls::SignalWatch& signals, const std::string& source,
                   const std::string& run) {
-  const ls::TextCorpus corpus = ls::read_text_corpus(source);
+  const ls::Corpus corpus = ls::read_corpus(source);
   ls::SampleSequence samples(corpus.train, 128, kGlobal, kMicro, 0);
   ls::Stream compute{ls::Device{}};
   ls::nn::Gpt2 model(compute,

@@ -23,9 +23,9 @@ MAY_INCLUDE = {
 }
 # Public headers of runtime, by the part that they belong to.
 RUNTIME_HEADERS = {
-    "module": "nn", "layers": "nn", "gpt2": "nn", "loss": "nn",
+    "module": "nn", "layers": "nn", "gpt2": "nn", "loss": "nn", "generate": "nn",
     "object_store": "store",
-    "text_data": "data", "data_loader": "data", "samples": "data",
+    "corpus": "data", "token_stream": "data", "data_loader": "data", "samples": "data",
     "checkpoint": "checkpoint", "checkpoint_tools": "checkpoint", "safetensors": "checkpoint",
     "preemption": "cluster", "run_folder": "cluster", "outcome": "cluster",
     "trainer": "trainer", "train_options": "trainer",

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <charconv>
+#include <array>
 #include <cstdio>
-#include <map>
-#include <optional>
 #include <string>
 
-#include "lockstep/core/config.h"
 #include "lockstep/core/error.h"
 #include "lockstep/runtime/checkpoint_tools.h"
 #include "tools/command.h"
+#include "tools/words.h"
 
 namespace lockstep::tools {
 namespace {
@@ -19,82 +17,45 @@ constexpr const char* kUsage =
     "shards\n"
     "       lockstep ckpt verify RUN|URI                         read and check every byte\n"
     "       lockstep ckpt export RUN|URI --to DIR [--step N]     model.safetensors and "
-    "config.json\n";
-
-// The words of a verb: one place, and flags with values.
-struct Request {
-  std::string place;
-  std::map<std::string, std::string> flags;
-};
-
-Request parse(const std::string& verb, const Arguments& words,
-              const std::vector<std::string>& allowed) {
-  Request request;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    std::string word = words[i];
-    if (!word.starts_with("--")) {
-      if (!request.place.empty()) {
-        throw ConfigError("ckpt " + verb + ": \"" + word + "\" is one word too many", kUsage);
-      }
-      request.place = word;
-      continue;
-    }
-    std::optional<std::string> value;
-    if (const std::size_t equals = word.find('='); equals != std::string::npos) {
-      value = word.substr(equals + 1);
-      word.resize(equals);
-    } else if (i + 1 < words.size()) {
-      value = words[++i];
-    }
-    const auto near = nearest(word, allowed);
-    if (!near || *near != word) {
-      throw ConfigError("ckpt " + verb + ": flag " + word + " is unknown",
-                        near ? "did you mean " + *near + "?" : kUsage);
-    }
-    if (!value) throw ConfigError("ckpt " + verb + ": " + word + " has no value", kUsage);
-    request.flags[word] = *value;
-  }
-  if (request.place.empty()) throw ConfigError("ckpt " + verb + ": no run is named", kUsage);
-  return request;
-}
-
-std::optional<std::uint64_t> step_of(const Request& request) {
-  const auto found = request.flags.find("--step");
-  if (found == request.flags.end()) return std::nullopt;
-  std::uint64_t step = 0;
-  const std::string& text = found->second;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), step);
-  if (code != std::errc{} || end != text.data() + text.size()) {
-    throw ConfigError("--step " + text + " is no step", "give the number of a committed step");
-  }
-  return step;
-}
+    "config.json\n"
+    "       lockstep ckpt gc     RUN|URI [--dry_run false]       what nobody needs any more; with "
+    "false "
+    "it is removed\n";
 
 double megabytes(std::uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+std::string loss_of(const CommitInfo& commit) {
+  if (!commit.eval_loss) return "-";
+  std::array<char, 32> text = {};
+  std::snprintf(text.data(), text.size(), "%.9g", *commit.eval_loss);
+  return text.data();
+}
 
 void print_damages(const std::vector<Damage>& damages) {
   for (const Damage& damage : damages) std::printf("DAMAGED %s\n", to_string(damage).c_str());
 }
 
 int list(const Arguments& words) {
-  const Request request = parse("ls", words, {});
-  const auto store = open_checkpoints(request.place);
+  const Words request("ckpt ls", words, {}, kUsage);
+  const auto store = open_checkpoints(request.place());
   const CheckpointList all = list_commits(*store);
-  std::printf("job %s, %lu attempts\n%10s %8s %14s %12s %7s  %-24s %s\n", all.job.c_str(),
-              all.attempts, "step", "attempt", "tokens", "MB", "shards", "time", "status");
+  std::printf("job %s, %lu attempts\n%10s %8s %14s %12s %7s %12s  %-24s %s\n", all.job.c_str(),
+              all.attempts, "step", "attempt", "tokens", "MB", "shards", "eval_loss", "time",
+              "status");
   for (const CommitLine& line : all.commits) {
-    std::printf("%10lu %8lu %14lu %12.1f %7lu  %-24s %s\n", line.commit.step, line.commit.epoch,
-                line.commit.tokens, megabytes(line.commit.bytes), line.commit.shards,
-                line.commit.time.c_str(), to_string(line.status));
+    std::printf("%10lu %8lu %14lu %12.1f %7lu %12s  %-24s %s\n", line.commit.step,
+                line.commit.epoch, line.commit.tokens, megabytes(line.commit.bytes),
+                line.commit.shards, loss_of(line.commit).c_str(), line.commit.time.c_str(),
+                to_string(line.status));
   }
   print_damages(all.log_damages);
   return static_cast<int>(all.log_damages.empty() ? Outcome::finished : Outcome::bad_data);
 }
 
 int show(const Arguments& words) {
-  const Request request = parse("show", words, {"--step"});
-  const auto store = open_checkpoints(request.place);
-  const CommitDetail detail = show_commit(*store, step_of(request));
+  const Words request("ckpt show", words, {"--step"}, kUsage);
+  const auto store = open_checkpoints(request.place());
+  const CommitDetail detail = show_commit(*store, request.number("--step"));
   const TrainState& state = detail.state;
   std::printf("step %lu, attempt %lu, %lu tokens, %s\n", detail.commit.step, detail.commit.epoch,
               detail.commit.tokens, detail.commit.time.c_str());
@@ -118,8 +79,8 @@ int show(const Arguments& words) {
 }
 
 int verify(const Arguments& words) {
-  const Request request = parse("verify", words, {});
-  const auto store = open_checkpoints(request.place);
+  const Words request("ckpt verify", words, {}, kUsage);
+  const auto store = open_checkpoints(request.place());
   const VerifyReport report = verify_checkpoints(*store);
   print_damages(report.damages);
   std::printf("%lu log records, %lu commits, %lu shards, %.1f MB read: %s\n", report.records,
@@ -129,15 +90,47 @@ int verify(const Arguments& words) {
 }
 
 int export_to(const Arguments& words) {
-  const Request request = parse("export", words, {"--to", "--step"});
-  const auto to = request.flags.find("--to");
-  if (to == request.flags.end()) throw ConfigError("ckpt export: --to is missing", kUsage);
-  const auto store = open_checkpoints(request.place);
-  const ExportResult result = export_commit(*store, to->second, step_of(request));
+  const Words request("ckpt export", words, {"--to", "--step"}, kUsage);
+  const std::string& to = request.text("--to");
+  const auto store = open_checkpoints(request.place());
+  const ExportResult result = export_commit(*store, to, request.number("--step"));
   std::printf("step %lu: %lu tensors in %s, model in %s\n", result.commit.step, result.tensors,
               result.weights.c_str(), result.config.c_str());
   std::printf("weights_sha256 %s\n", weights_sha256(*store, result.commit.step).c_str());
   return 0;
+}
+
+int gc(const Arguments& words) {
+  const Words request("ckpt gc", words, {"--dry_run"}, kUsage);
+  const bool dry_run = request.boolean("--dry_run").value_or(true);
+  const auto store = open_checkpoints(request.place());
+  const GarbageReport report =
+      collect_garbage(*store, dry_run ? GarbageMode::list : GarbageMode::remove);
+  std::uint64_t bytes = 0;
+  std::uint64_t objects = 0;
+  for (const GarbageObject& object : report.objects) {
+    const bool counts = dry_run || object.removed;
+    if (counts) {
+      ++objects;
+      bytes += object.size;
+    }
+    std::printf("%s %s  %lu bytes  %s\n",
+                dry_run          ? "would remove"
+                : object.removed ? "removed"
+                                 : "NOT REMOVED",
+                object.key.c_str(), object.size, object.why.c_str());
+  }
+  std::printf("%lu objects, %lu bytes (%.1f MB) %s\n", objects, bytes, megabytes(bytes),
+              dry_run ? "would be removed; nothing was: give --dry_run false" : "removed");
+  if (report.kept_objects > 0) {
+    std::printf(
+        "%lu objects, %lu bytes of attempt %lu have no COMMIT and stay: it may be running\n",
+        report.kept_objects, report.kept_bytes, report.attempt);
+  }
+  for (const std::string& warning : report.warnings) std::printf("NOTE %s\n", warning.c_str());
+  print_damages(report.log_damages);
+  if (!report.log_damages.empty()) return static_cast<int>(Outcome::bad_data);
+  return static_cast<int>(report.warnings.empty() ? Outcome::finished : Outcome::failed_elsewhere);
 }
 
 }  // namespace
@@ -149,6 +142,7 @@ int run_ckpt(const Arguments& arguments) {
   if (verb == "show") return show(rest);
   if (verb == "verify") return verify(rest);
   if (verb == "export") return export_to(rest);
+  if (verb == "gc") return gc(rest);
   if (verb == "--help" || verb == "-h") {
     std::fputs(kUsage, stdout);
     return 0;

@@ -16,9 +16,11 @@ struct Command {
   int (*run)(const lockstep::tools::Arguments&);
 };
 
-constexpr std::array<Command, 4> kCommands = {{
+constexpr std::array<Command, 5> kCommands = {{
     {"train", "train a model; alone, or under mpirun or srun", lockstep::tools::run_train},
-    {"ckpt", "ls | show | verify | export the checkpoints of a run", lockstep::tools::run_ckpt},
+    {"sample", "let the model of a run continue a text", lockstep::tools::run_sample},
+    {"ckpt", "ls | show | verify | export | gc the checkpoints of a run",
+     lockstep::tools::run_ckpt},
     {"bench", "allreduce | checkpoint | gemm | overlap | step: speed, with checked results",
      lockstep::tools::run_bench},
     {"version", "print the version and what is built in", lockstep::tools::run_version},

@@ -186,7 +186,8 @@ SaveResult Job::commit(const SaveId& id, const Manifest& manifest) {
                      .manifest = {.key = key, .size = text.size(), .sha256 = to_hex(sha256(text))},
                      .bytes = manifest.bytes,
                      .shards = manifest.shards.size(),
-                     .parent_seq = parent_});
+                     .parent_seq = parent_,
+                     .eval_loss = manifest.state.eval_loss});
   } catch (const FencedError&) {
     remove_save(store_, id, manifest);
     throw;
@@ -208,13 +209,18 @@ std::vector<std::string> Job::retire() {
     for (const std::uint64_t seq : std::exchange(to_delete_, {})) {
       remove_objects(store_, *log_.view().find(seq));
     }
-    const std::vector<std::uint64_t> seqs = commits_to_retire(
-        log_.view(), {.keep = options_.keep, .loaded = loaded_, .own_commits = own_commits_});
+    const std::vector<std::uint64_t> seqs =
+        commits_to_retire(log_.view(), {.keep = options_.keep,
+                                        .keep_best = options_.keep_best,
+                                        .loaded = loaded_,
+                                        .own_commits = own_commits_});
+    const std::string reason =
+        "keep " + std::to_string(options_.keep) + ", best " + std::to_string(options_.keep_best);
     for (std::size_t i = 0; i < seqs.size(); i += kRetiredTogether) {
       const std::size_t end = std::min(seqs.size(), i + kRetiredTogether);
       const std::vector<std::uint64_t> some(seqs.begin() + static_cast<std::ptrdiff_t>(i),
                                             seqs.begin() + static_cast<std::ptrdiff_t>(end));
-      log_.append(RetireRecord{.seqs = some, .reason = "keep " + std::to_string(options_.keep)});
+      log_.append(RetireRecord{.seqs = some, .reason = reason});
       to_delete_.insert(to_delete_.end(), some.begin(), some.end());
     }
   } catch (const StorageError& error) {

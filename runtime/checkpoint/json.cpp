@@ -84,6 +84,14 @@ std::optional<std::uint64_t> get_optional_integer(const Json& object, const char
   return as_integer(value, key);
 }
 
+std::optional<double> find_real(const Json& object, const char* key) {
+  if (!object.is_object()) refuse(std::string("no object around member \"") + key + "\"");
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) return std::nullopt;
+  if (!found->is_number()) refuse(std::string("member \"") + key + "\" is no number");
+  return found->get<double>();
+}
+
 std::string get_string(const Json& object, const char* key) {
   const Json& value = get_member(object, key);
   if (!value.is_string()) refuse(std::string("member \"") + key + "\" is no string");

@@ -27,6 +27,8 @@ const Json& get_array(const Json& object, const char* key);
 std::uint64_t get_integer(const Json& object, const char* key);
 /// The same, or null.
 std::optional<std::uint64_t> get_optional_integer(const Json& object, const char* key);
+/// A finite number; nothing where it is null or absent.
+std::optional<double> find_real(const Json& object, const char* key);
 std::string get_string(const Json& object, const char* key);
 /// Lower-case hexadecimal of `digits` digits.
 std::string get_hex(const Json& object, const char* key, std::size_t digits);

@@ -15,7 +15,8 @@ CommitInfo info_of(const Commit& commit) {
           .tokens = commit.record.tokens,
           .bytes = commit.record.bytes,
           .shards = commit.record.shards,
-          .time = commit.time};
+          .time = commit.time,
+          .eval_loss = commit.record.eval_loss};
 }
 
 std::optional<Record> LogView::add(const std::optional<std::string>& bytes) {

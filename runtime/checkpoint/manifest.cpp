@@ -60,16 +60,18 @@ TensorLine tensor_from(const Json& json) {
 }
 
 Json state_to_json(const TrainState& state) {
-  return {{"rng", {{"seed", state.seed}}},
-          {"data",
-           {{"fingerprint", state.data.fingerprint},
-            {"seed", state.data.seed},
-            {"epoch", state.data.epoch},
-            {"position", state.data.position}}},
-          {"sched", {{"total", state.schedule_total}, {"position", state.schedule_position}}},
-          {"V", state.leaves},
-          {"micro", state.micro},
-          {"model", state.model}};
+  Json json = {{"rng", {{"seed", state.seed}}},
+               {"data",
+                {{"fingerprint", state.data.fingerprint},
+                 {"seed", state.data.seed},
+                 {"epoch", state.data.epoch},
+                 {"position", state.data.position}}},
+               {"sched", {{"total", state.schedule_total}, {"position", state.schedule_position}}},
+               {"V", state.leaves},
+               {"micro", state.micro},
+               {"model", state.model}};
+  if (!state.tokenizer.empty()) json["tokenizer"] = state.tokenizer;
+  return json;
 }
 
 TrainState state_from(const Json& json) {
@@ -87,6 +89,8 @@ TrainState state_from(const Json& json) {
           .leaves = get_integer(json, "V"),
           .micro = get_integer(json, "micro"),
           .model = get_string(json, "model"),
+          .tokenizer = json.contains("tokenizer") ? get_string(json, "tokenizer") : std::string(),
+          .eval_loss = {},
           .code = {}};
 }
 

@@ -10,9 +10,14 @@ namespace {
 
 Json info_to_json(const std::optional<CommitInfo>& info) {
   if (!info) return nullptr;
-  return {{"seq", info->seq},       {"epoch", info->epoch}, {"step", info->step},
-          {"tokens", info->tokens}, {"bytes", info->bytes}, {"shards", info->shards},
-          {"time", info->time}};
+  return {{"seq", info->seq},
+          {"epoch", info->epoch},
+          {"step", info->step},
+          {"tokens", info->tokens},
+          {"bytes", info->bytes},
+          {"shards", info->shards},
+          {"time", info->time},
+          {"eval_loss", info->eval_loss ? Json(*info->eval_loss) : Json(nullptr)}};
 }
 
 std::optional<CommitInfo> info_from(const Json& json, const char* key) {
@@ -24,7 +29,8 @@ std::optional<CommitInfo> info_from(const Json& json, const char* key) {
                     .tokens = get_integer(info, "tokens"),
                     .bytes = get_integer(info, "bytes"),
                     .shards = get_integer(info, "shards"),
-                    .time = get_string(info, "time")};
+                    .time = get_string(info, "time"),
+                    .eval_loss = find_real(info, "eval_loss")};
 }
 
 std::vector<std::string> warnings_from(const Json& json) {

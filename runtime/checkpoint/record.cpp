@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -65,6 +66,13 @@ void add_members(Json& json, const NoteRecord& body) {
   json["commit"] = or_null(body.commit);
 }
 
+/// `,"name":value` with 17 digits, which nlohmann's writer has no way to ask for.
+std::string real_member(const char* name, double value) {
+  std::array<char, 64> text = {};
+  std::snprintf(text.data(), text.size(), ",\"%s\":%.17g", name, value);
+  return text.data();
+}
+
 RecordBody read_body(const Json& json, const std::string& kind) {
   if (kind == "JOB") return JobRecord{.fingerprint = get_hex(json, "fingerprint", 64)};
   if (kind == "CLAIM") {
@@ -84,7 +92,8 @@ RecordBody read_body(const Json& json, const std::string& kind) {
                                      .sha256 = get_hex(manifest, "sha256", 64)},
                         .bytes = get_integer(json, "bytes"),
                         .shards = get_integer(json, "shards"),
-                        .parent_seq = get_optional_integer(json, "parent_seq")};
+                        .parent_seq = get_optional_integer(json, "parent_seq"),
+                        .eval_loss = find_real(json, "eval_loss")};
   }
   if (kind == "RETIRE") {
     RetireRecord retire{.seqs = {}, .reason = get_string(json, "reason")};
@@ -134,6 +143,10 @@ std::string encode(const Record& record) {
   std::visit([&](const auto& body) { add_members(json, body); }, record.body);
   std::string text = to_text(json);
   text.pop_back();
+  const auto* commit = std::get_if<CommitRecord>(&record.body);
+  if (commit && commit->eval_loss && std::isfinite(*commit->eval_loss)) {
+    text += real_member("eval_loss", *commit->eval_loss);
+  }
   const std::string crc = crc_text(text);
   text.append(kCrcStart).append(crc).append(kCrcEnd);
   if (text.size() >= kRecordLimit) {

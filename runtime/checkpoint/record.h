@@ -43,6 +43,7 @@ struct CommitRecord {
   std::uint64_t bytes = 0;
   std::uint64_t shards = 0;
   std::optional<std::uint64_t> parent_seq;
+  std::optional<double> eval_loss = {};  // finite
 };
 struct RetireRecord {
   std::vector<std::uint64_t> seqs;

@@ -20,9 +20,27 @@ std::optional<std::uint64_t> probe_epoch(const std::optional<std::string>& text)
   return epoch;
 }
 
+/// Seqs of the `count` live commits of the lowest eval_loss; of equal ones the newer.
+std::set<std::uint64_t> best_commits(const LogView& view, std::uint64_t count) {
+  std::vector<std::pair<double, std::uint64_t>> losses;  // newest first
+  const auto& commits = view.commits();
+  for (auto commit = commits.rbegin(); commit != commits.rend(); ++commit) {
+    if (commit->status != CommitStatus::live || !commit->record.eval_loss) continue;
+    losses.emplace_back(*commit->record.eval_loss, commit->seq);
+  }
+  std::stable_sort(losses.begin(), losses.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::set<std::uint64_t> best;
+  for (const auto& [loss, seq] : losses) {
+    if (best.size() < count) best.insert(seq);
+  }
+  return best;
+}
+
 }  // namespace
 
 std::vector<std::uint64_t> commits_to_retire(const LogView& view, const RetentionRule& rule) {
+  const std::set<std::uint64_t> best = best_commits(view, rule.keep_best);
   std::uint64_t live = 0;
   std::vector<std::uint64_t> retired;
   const auto& commits = view.commits();
@@ -31,7 +49,7 @@ std::vector<std::uint64_t> commits_to_retire(const LogView& view, const Retentio
     const bool wanted = live < std::max<std::uint64_t>(rule.keep, 1);
     if (commit->status == CommitStatus::live) ++live;
     const bool is_start = rule.loaded == commit->seq && rule.own_commits < 2;
-    if (!wanted && !is_start) retired.push_back(commit->seq);
+    if (!wanted && !is_start && !best.contains(commit->seq)) retired.push_back(commit->seq);
   }
   std::reverse(retired.begin(), retired.end());
   return retired;
@@ -47,44 +65,61 @@ void remove_objects(ObjectStore& store, const Commit& commit) {
   store.remove(manifest);
 }
 
-std::vector<std::string> sweep(ObjectStore& store, const LogView& view, std::uint64_t epoch) {
-  std::vector<std::string> warnings;
+std::vector<Leftover> leftovers(ObjectStore& store, const LogView& view, std::uint64_t epoch,
+                                std::vector<std::string>& warnings) {
+  std::vector<Leftover> found;
   const auto try_to = [&](const auto& action) {
     try {
       action();
     } catch (const Error& error) {
-      warnings.push_back(std::string("sweep: ") + error.what());
+      warnings.emplace_back(error.what());
     }
   };
   std::set<SaveId> committed;
+  std::set<SaveId> retired;
   for (const Commit& commit : view.commits()) {
     const auto id = save_of(commit.record.manifest.key);
-    if (id && commit.status != CommitStatus::retired) committed.insert(*id);
+    if (id) (commit.status == CommitStatus::retired ? retired : committed).insert(*id);
   }
   if (view.has_lost_records()) {
-    warnings.emplace_back("sweep: records of the log are lost, so shards without a COMMIT stay");
+    warnings.emplace_back("records of the log are lost, so shards without a COMMIT stay");
   } else {
     for (const char* prefix : {"s/", "m/"}) {
       try_to([&] {
         for (const ObjectInfo& info : store.list(prefix)) {
           const auto id = save_of(info.key);
-          if (id && id->epoch < epoch && !committed.contains(*id)) {
-            try_to([&] { store.remove(info.key); });
+          if (!id || committed.contains(*id)) continue;
+          if (retired.contains(*id)) {
+            found.push_back({info.key, info.size, "its commit is retired"});
+          } else if (id->epoch < epoch) {
+            found.push_back({info.key, info.size,
+                             "attempt " + std::to_string(id->epoch) + " ended before its COMMIT"});
           }
         }
       });
     }
   }
+  const auto add = [&](const ObjectInfo& info, std::optional<std::uint64_t> owner) {
+    if (!owner || *owner >= epoch) return;
+    found.push_back({info.key, info.size, "attempt " + std::to_string(*owner) + " left it"});
+  };
   try_to([&] {
-    for (const ObjectInfo& info : store.list("t/")) {
-      const auto owner = temporary_epoch(info.key);
-      if (owner && *owner < epoch) try_to([&] { store.remove(info.key); });
-    }
-    for (const ObjectInfo& info : store.list("p/")) {
-      const auto owner = probe_epoch(store.read(info.key));
-      if (owner && *owner < epoch) try_to([&] { store.remove(info.key); });
-    }
+    for (const ObjectInfo& info : store.list("t/")) add(info, temporary_epoch(info.key));
+    for (const ObjectInfo& info : store.list("p/")) add(info, probe_epoch(store.read(info.key)));
   });
+  return found;
+}
+
+std::vector<std::string> sweep(ObjectStore& store, const LogView& view, std::uint64_t epoch) {
+  std::vector<std::string> warnings;
+  for (const Leftover& object : leftovers(store, view, epoch, warnings)) {
+    try {
+      store.remove(object.key);
+    } catch (const Error& error) {
+      warnings.emplace_back(error.what());
+    }
+  }
+  for (std::string& line : warnings) line.insert(0, "sweep: ");
   return warnings;
 }
 

@@ -13,6 +13,7 @@ namespace lockstep {
 
 struct RetentionRule {
   std::uint64_t keep = 1;               // newest live commits that stay
+  std::uint64_t keep_best = 0;          // those of the lowest eval_loss that stay as well
   std::optional<std::uint64_t> loaded;  // seq of the commit that this attempt started from
   std::uint64_t own_commits = 0;        // COMMITs of this attempt
 };
@@ -23,6 +24,20 @@ std::vector<std::uint64_t> commits_to_retire(const LogView& view, const Retentio
 
 /// Removes the shards, then the manifest.
 void remove_objects(ObjectStore& store, const Commit& commit);
+
+/// An object that nobody needs any more.
+struct Leftover {
+  std::string key;
+  std::uint64_t size = 0;  // bytes
+  std::string why;
+};
+
+/// What attempts before `epoch` left behind and what is RETIREd, shards before manifests, as
+/// sweep() removes it. `epoch` has been claimed: an attempt before it can commit no more, and what
+/// is of `epoch` or later may still be being written. Adds a line to `warnings` for what could not
+/// be looked at.
+std::vector<Leftover> leftovers(ObjectStore& store, const LogView& view, std::uint64_t epoch,
+                                std::vector<std::string>& warnings);
 
 /// After the CLAIM of `epoch`: removes what older attempts left behind, i.e. shards and manifests
 /// without a COMMIT that is not retired, temporary objects, probe keys. Returns a line for what

@@ -19,11 +19,12 @@ void write_row(const TokenStream& stream, std::int64_t sample, std::int64_t row,
   std::int32_t* tokens = batch.tokens.as<std::int32_t>() + row * context;
   std::int32_t* targets = batch.targets.as<std::int32_t>() + row * context;
   const std::int64_t begin = sample < 0 ? stream.size() : sample * context;
+  const std::int64_t there = std::min(context + 1, stream.size() - begin);  // with the last target
+  std::vector<std::int32_t> read(static_cast<std::size_t>(there));
+  stream.read(begin, read);
   for (std::int64_t t = 0; t < context; ++t) {
-    const std::int64_t at = begin + t;
-    tokens[t] = at < stream.size() ? stream.tokens[static_cast<std::size_t>(at)] : 0;
-    targets[t] = at + 1 < stream.size() ? stream.tokens[static_cast<std::size_t>(at + 1)]
-                                        : kernels::kIgnoredTarget;
+    tokens[t] = t < there ? read[static_cast<std::size_t>(t)] : 0;
+    targets[t] = t + 1 < there ? read[static_cast<std::size_t>(t + 1)] : kernels::kIgnoredTarget;
   }
 }
 

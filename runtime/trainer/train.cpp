@@ -59,9 +59,8 @@ void train(const std::vector<std::string>& arguments) {
   const ReadOptions read = read_options(arguments);
   // After a failure its threads may wait for a disk that does not answer: it is then not destroyed.
   std::unique_ptr<Trainer> trainer;
-  run_job(read.options ? read.options->group : GroupOptions{}, [&](ProcessGroup& group) {
-    return train_on(group, read, signals, trainer);
-  });
+  run_job(read.options ? read.options->group : GroupOptions{},
+          [&](ProcessGroup& group) { return train_on(group, read, signals, trainer); });
 }
 
 }  // namespace lockstep

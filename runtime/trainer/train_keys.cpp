@@ -62,28 +62,14 @@ const std::map<std::string, Settings>& presets() {
 
 // Keys of the design that this version does not have: a clear answer instead of "unknown".
 const std::vector<std::string>& later_keys() {
-  static const std::vector<std::string> later = {"unknown",
-                                                 "model.kv_heads",
-                                                 "data.cache",
-                                                 "data.cache_bytes",
-                                                 "data.window",
-                                                 "data.mix",
-                                                 "sequence_parallel",
-                                                 "loss_scale.init",
-                                                 "loss_scale.growth_every",
-                                                 "loss_scale.max",
-                                                 "loss_scale.min",
-                                                 "checkpoint.keep_best",
-                                                 "time_limit",
-                                                 "stop_at",
-                                                 "budget",
-                                                 "price",
-                                                 "idle_stop",
-                                                 "on_exit",
-                                                 "metrics.port",
-                                                 "metrics.bind",
-                                                 "notice.sources",
-                                                 "notice.url"};
+  static const std::vector<std::string> later = {
+      "unknown",           "model.kv_heads",  "data.cache",
+      "data.cache_bytes",  "data.window",     "data.mix",
+      "sequence_parallel", "loss_scale.init", "loss_scale.growth_every",
+      "loss_scale.max",    "loss_scale.min",  "time_limit",
+      "stop_at",           "budget",          "price",
+      "idle_stop",         "on_exit",         "metrics.port",
+      "metrics.bind",      "notice.sources",  "notice.url"};
   return later;
 }
 
@@ -116,10 +102,12 @@ std::vector<ConfigKey> train_keys() {
       number(kInteger, "model.context", "1024", "tokens in a sequence", 1, 1e6),
       number(kBoolean, "model.tie", "true", "the head shares the token embedding"),
       number(kReal, "model.dropout", "0", "share of activations dropped", 0, 1),
-      text("data.source", "", "text:PATH, a file or a folder"),
-      text("data.eval", "", "text:PATH held back for evaluation; then all of data.source trains"),
+      text("data.source", "",
+           "text:PATH, a file or a folder; bin:PATH, token shards of llm.c or nanoGPT: a file, a "
+           "folder or a pattern"),
+      text("data.eval", "", "a source held back for evaluation; then all of data.source trains"),
       number(kUnsigned, "data.seed", "0", "of the sample order; default: seed"),
-      text("data.tokenizer", "bytes", "how text becomes tokens", {"bytes"}),
+      text("data.tokenizer", "bytes", "how text becomes tokens; bin: has them", {"bytes"}),
       number(kInteger, "batch.global", "16", "sequences of an update", 1, 1e9),
       number(kInteger, "batch.micro", "4", "sequences of one forward/backward", 1, 1e9),
       number(kInteger, "mesh.data", "0", "data-parallel ranks; 0: all", 0, 1e6),
@@ -162,7 +150,9 @@ std::vector<ConfigKey> train_keys() {
              "save a copy in the background while training goes on"),
       number(kInteger, "checkpoint.max_failures", "3",
              "saves that fail in a row until the job ends with 79", 1),
-      number(kInteger, "checkpoint.keep", "3", "commits to keep", 1),
+      number(kInteger, "checkpoint.keep", "3", "newest commits to keep", 1),
+      number(kInteger, "checkpoint.keep_best", "0",
+             "commits of the lowest eval_loss to keep besides; of those on evaluation steps", 0),
       number(kInteger, "eval.every", "100", "steps; 0: never", 0),
       number(kInteger, "eval.batches", "4", "global batches of an evaluation", 1),
       number(kInteger, "steps", "1000", "to be done in all, over all attempts", 0),

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "lockstep/core/error.h"
-#include "lockstep/runtime/text_data.h"
+#include "lockstep/runtime/corpus.h"
 
 namespace lockstep {
 namespace {
@@ -24,7 +24,9 @@ nn::Gpt2Config model_of(const Config& config) {
   if (config.real("model.dropout") != 0.0) {
     throw ConfigError("model.dropout is not in this version", "leave it out");
   }
-  if (model.vocab < kByteVocabulary) {
+  const bool bytes =
+      is_text_source(config.text("data.source")) || is_text_source(config.text("data.eval"));
+  if (bytes && model.vocab < kByteVocabulary) {
     throw ConfigError("model.vocab = " + std::to_string(model.vocab) +
                           " is smaller than the tokeniser's " + std::to_string(kByteVocabulary),
                       "give at least " + std::to_string(kByteVocabulary));
@@ -92,7 +94,7 @@ TrainOptions train_options(const Config& config) {
   options.model = model_of(config);
   options.data_source = config.text("data.source");
   if (options.data_source.empty()) {
-    throw ConfigError("data.source is missing", "give --data.source text:PATH");
+    throw ConfigError("data.source is missing", "give --data.source text:PATH or bin:PATH");
   }
   options.data_eval = config.text("data.eval");
   options.seed = config.unsigned_integer("seed");
@@ -126,8 +128,13 @@ TrainOptions train_options(const Config& config) {
   options.checkpoint_async = config.boolean("checkpoint.async");
   options.checkpoint_max_failures = config.integer("checkpoint.max_failures");
   options.checkpoint_keep = config.integer("checkpoint.keep");
+  options.checkpoint_keep_best = config.integer("checkpoint.keep_best");
   options.eval_every = config.integer("eval.every");
   options.eval_batches = config.integer("eval.batches");
+  if (options.checkpoint_keep_best > 0 && options.eval_every == 0) {
+    throw ConfigError("checkpoint.keep_best compares eval_loss, and eval.every = 0 evaluates never",
+                      "give eval.every, best one that divides checkpoint.every");
+  }
   options.steps = config.integer("steps");
   if (config.integer("pause_at") > 0) options.pause_at = config.integer("pause_at");
   options.log_every = config.integer("log.every");

@@ -73,7 +73,8 @@ void Trainer::State::step() {
   record.tokens_per_s = static_cast<double>(totals.tokens) / record.step_seconds;
   record.checkpoint_stall_s = std::exchange(checkpoint_stall_s, 0.0);
   if (is_multiple(done, options.replica_check)) check_replicas(mesh->data(), parameters, done);
-  record.eval_loss = evaluate_if_due();
+  eval_loss = evaluate_if_due();
+  record.eval_loss = eval_loss;
   if (!leads()) return;
 
   progress->add(record);

@@ -54,6 +54,8 @@ TrainState Trainer::State::scalars() const {
           .leaves = static_cast<std::uint64_t>(options.leaves()),
           .micro = static_cast<std::uint64_t>(options.micro_batch),
           .model = nn::gpt2_config_json(options.model),
+          .tokenizer = is_text_source(options.data_source) ? "bytes" : "tokens",
+          .eval_loss = eval_loss,
           .code = code};
 }
 

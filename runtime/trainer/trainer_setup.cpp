@@ -85,7 +85,7 @@ void Trainer::State::open_folder() {
 
 void Trainer::State::read_data() {
   agree(group.world(), "read the data",
-        [&] { corpus = read_text_corpus(options.data_source, options.data_eval); });
+        [&] { corpus = read_corpus(options.data_source, options.data_eval, options.model.vocab); });
   const std::array fields = {HandshakeField{"data fingerprint", corpus.fingerprint}};
   same_on_all([&] { handshake(group.world(), fields); });
   same_on_all([&] {
@@ -122,6 +122,7 @@ void Trainer::State::open_checkpoints() {
       *store, group.world(),
       CheckpointOptions{.mesh = {.dp = static_cast<std::uint64_t>(mesh->shape().data)},
                         .keep = static_cast<std::uint64_t>(options.checkpoint_keep),
+                        .keep_best = static_cast<std::uint64_t>(options.checkpoint_keep_best),
                         .silence_timeout = options.group.collective_timeout});
   const OpenResult opened =
       checkpointer->open({.model = tensors_of(parameters), .code = code, .resume = options.resume});
@@ -237,8 +238,13 @@ void Trainer::State::load_or_start() {
        std::to_string(reducer->arenas()) + " arenas of " +
        megabytes(reducer->plan().arena_elements) + ", " + std::to_string(reducer->cover()) +
        " node(s) sent, " + std::to_string(reducer->plan().buckets.size()) + " bucket(s)");
-  if (corpus.held_back.tokens.empty() && options.eval_every > 0) {
-    note("NOTE no file is held back: there is no evaluation");
+  if (corpus.held_back.empty() && options.eval_every > 0) {
+    note("NOTE nothing is held back: there is no evaluation");
+  }
+  if (options.checkpoint_keep_best > 0 && options.checkpoint_every % options.eval_every != 0) {
+    note("NOTE checkpoint.every = " + std::to_string(options.checkpoint_every) +
+         " is no multiple of eval.every = " + std::to_string(options.eval_every) +
+         ": checkpoint.keep_best compares only commits of evaluated steps");
   }
   if (!schedule->note().empty()) note("NOTE " + schedule->note());
   note(loaded ? "resumed at step " + std::to_string(done) + ", to do: " +

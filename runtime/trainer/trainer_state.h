@@ -14,11 +14,11 @@
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/runtime/checkpoint.h"
+#include "lockstep/runtime/corpus.h"
 #include "lockstep/runtime/gpt2.h"
 #include "lockstep/runtime/loss.h"
 #include "lockstep/runtime/run_folder.h"
 #include "lockstep/runtime/samples.h"
-#include "lockstep/runtime/text_data.h"
 #include "lockstep/runtime/trainer.h"
 #include "runtime/trainer/attempt_files.h"
 #include "runtime/trainer/metrics_log.h"
@@ -88,7 +88,7 @@ struct Trainer::State {
 
   std::shared_ptr<RunFolder> folder;
   std::shared_ptr<AttemptFiles> files = std::make_shared<AttemptFiles>();
-  TextCorpus corpus;
+  Corpus corpus;
   std::unique_ptr<Mesh> mesh;
   Stream compute;
   std::unique_ptr<nn::Gpt2> model;
@@ -124,6 +124,7 @@ struct Trainer::State {
   bool notice = false;         // some rank was asked to stop
   bool finishing = false;      // the last step of the run is being done
   std::optional<double> last_loss;
+  std::optional<double> eval_loss;  // of the weights as they are now, if evaluated
   std::optional<std::int64_t> bits_broken_at;
   double data_wait_s = 0.0;         // in this step
   double checkpoint_stall_s = 0.0;  // since the last line

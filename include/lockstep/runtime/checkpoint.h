@@ -37,6 +37,11 @@ struct TrainState {
   std::uint64_t micro = 0;              // sequences a leaf
   /// The text of Hugging Face's config.json, kept byte for byte.
   std::string model = {};
+  /// "bytes"; "tokens" where the data came as tokens; empty in checkpoints of before.
+  std::string tokenizer = {};
+  /// Of the weights at this step, where they were evaluated: what retention compares. It goes into
+  /// the commit's record and comes back in CommitInfo, not here.
+  std::optional<double> eval_loss = {};
   /// What bits depend on: "cpu", "isa", "lockstep", library versions, …
   std::map<std::string, std::string> code = {};
   bool operator==(const TrainState&) const = default;
@@ -66,8 +71,9 @@ enum class ResumePolicy : std::uint8_t {
 };
 
 struct CheckpointOptions {
-  CheckpointMesh mesh;     // dp · tp = ranks of the group
-  std::uint64_t keep = 3;  // newest commits that retention leaves; at least 1
+  CheckpointMesh mesh;          // dp · tp = ranks of the group
+  std::uint64_t keep = 3;       // newest commits that retention leaves; at least 1
+  std::uint64_t keep_best = 0;  // those of the lowest eval_loss that it leaves besides
   /// A background save in which a rank gets no answer from the store for so long has failed.
   std::chrono::nanoseconds silence_timeout = std::chrono::minutes(5);
 };
@@ -87,6 +93,7 @@ struct CommitInfo {
   std::uint64_t bytes = 0;  // of all shards
   std::uint64_t shards = 0;
   std::string time;  // UTC, ISO 8601
+  std::optional<double> eval_loss = {};
 };
 
 struct OpenResult {
@@ -161,8 +168,8 @@ class Checkpointer {
   std::optional<LoadResult> load(const StateDict& state);
 
   /// Returns when the commit is durable. `scalars` and the table of `state` are the same on every
-  /// rank. Afterwards old commits are retired: the newest `keep` stay, and the one loaded by this
-  /// launch until it has two of its own.
+  /// rank. Afterwards old commits are retired: the newest `keep` and the best `keep_best` stay, and
+  /// the one loaded by this launch until it has two of its own.
   SaveResult save(const TrainState& scalars, const StateDict& state);
 
   /// Like save(), but returns as soon as the state is copied and may change. False: both slots are

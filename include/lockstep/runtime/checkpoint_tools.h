@@ -12,8 +12,8 @@
 #include "lockstep/runtime/checkpoint.h"
 #include "lockstep/runtime/object_store.h"
 
-// Reading checkpoints without taking part in the job: nothing here claims, notes, writes to the
-// store or communicates. Each call is independent; any thread.
+// Checkpoints as seen by somebody who takes no part in the job: nothing here claims, notes, writes
+// or communicates; only collect_garbage() removes. Each call is independent; any thread.
 
 namespace lockstep {
 
@@ -87,6 +87,29 @@ struct VerifyReport {
 /// Reads every byte of the log and of every live commit: records, manifests, shard heads, payload,
 /// gaps. Damage is the result, not an exception; StorageError if the store cannot be read.
 VerifyReport verify_checkpoints(ObjectStore& store);
+
+enum class GarbageMode : std::uint8_t { list, remove };
+
+struct GarbageObject {
+  std::string key;
+  std::uint64_t size = 0;  // bytes
+  std::string why;
+  bool removed = false;
+};
+
+struct GarbageReport {
+  std::vector<GarbageObject> objects;
+  std::uint64_t attempt = 0;               // the newest: what it has not committed stays
+  std::uint64_t kept_objects = 0;          // such objects
+  std::uint64_t kept_bytes = 0;            // of them
+  std::vector<std::string> warnings = {};  // what could not be looked at or removed
+  std::vector<Damage> log_damages = {};
+};
+
+/// Finds, and with GarbageMode::remove removes, what the next launch would sweep: objects of
+/// RETIREd commits, and what attempts before the newest CLAIM left without a COMMIT. It is safe
+/// beside a running job: nothing is taken that the newest attempt may be writing or loading.
+GarbageReport collect_garbage(ObjectStore& store, GarbageMode mode);
 
 /// Fills the tensors of `state`, which may be some of the commit's (for a model without optimizer
 /// state), and returns the rest of its state. Throws as show_commit(), DataError for damage,

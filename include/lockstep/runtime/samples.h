@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/core/tensor.h"
-#include "lockstep/runtime/text_data.h"
+#include "lockstep/runtime/token_stream.h"
 
 namespace lockstep {
 

@@ -47,6 +47,7 @@ struct TrainOptions {
   std::int64_t checkpoint_every = 100;    // steps; 0: at the end only
   double checkpoint_every_seconds = 0.0;  // of wall time; 0: steps alone count
   std::int64_t checkpoint_keep = 3;
+  std::int64_t checkpoint_keep_best = 0;
   bool checkpoint_async = true;
   std::int64_t checkpoint_max_failures = 3;  // in a row, at least 1
   std::int64_t eval_every = 100;             // steps; 0: never

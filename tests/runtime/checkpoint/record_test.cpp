@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 #include <span>
 
@@ -229,6 +230,28 @@ TEST(ModelFingerprint, HashesNamesAndDimsInByteOrder) {
   const char* expected = "66ff92838238c2888a0ea89e23ad2d4558a15f82cf18c3c8914a55c8592a4063";
   EXPECT_EQ(model_fingerprint({{"b", {}}, {"a", {2, 3}}}), expected);
   EXPECT_NE(model_fingerprint({{"b", {}}, {"a", {3, 2}}}), expected);
+}
+
+TEST(Record, CarriesTheEvaluationOfACommitWithSeventeenDigits) {
+  CommitRecord commit{.step = 10,
+                      .tokens = 1,
+                      .manifest = {.key = "m/000000000010.000001.000.json",
+                                   .size = 1,
+                                   .sha256 = std::string(64, 'c')},
+                      .bytes = 1,
+                      .shards = 1,
+                      .parent_seq = {}};
+  const auto round_trip = [&](std::optional<double> loss) {
+    commit.eval_loss = loss;
+    return std::get<CommitRecord>(decode(encode(record_of(2, 1, commit)), 2).body).eval_loss;
+  };
+  EXPECT_EQ(round_trip(0.1), 0.1);
+  EXPECT_EQ(round_trip(5.0), 5.0);
+  EXPECT_EQ(round_trip(1e-300), 1e-300);
+  EXPECT_EQ(round_trip(std::nullopt), std::nullopt);
+  EXPECT_EQ(round_trip(std::numeric_limits<double>::quiet_NaN()), std::nullopt);
+  commit.eval_loss = 0.1;
+  EXPECT_THAT(encode(record_of(2, 1, commit)), HasSubstr("\"eval_loss\":0.10000000000000001,"));
 }
 
 }  // namespace

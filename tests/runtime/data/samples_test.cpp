@@ -14,10 +14,9 @@ namespace {
 constexpr std::int32_t kIgnored = -100;
 
 TokenStream counting(int tokens) {
-  TokenStream stream;
-  stream.tokens.resize(static_cast<std::size_t>(tokens));
-  std::iota(stream.tokens.begin(), stream.tokens.end(), std::uint8_t{1});
-  return stream;
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(tokens));
+  std::iota(bytes.begin(), bytes.end(), std::uint8_t{1});
+  return TokenStream(std::move(bytes));
 }
 
 std::vector<std::int32_t> values(const Tensor& tensor) {

@@ -5,7 +5,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
-#include "lockstep/runtime/text_data.h"
+#include "lockstep/runtime/corpus.h"
 #include "tests/support/scratch.h"
 
 namespace lockstep {
@@ -14,7 +14,11 @@ namespace {
 using testing_support::ScratchFolder;
 
 std::string text_of(const TokenStream& stream) {
-  return {stream.tokens.begin(), stream.tokens.end()};
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(stream.size()));
+  stream.read(0, tokens);
+  std::string text;
+  for (const std::int32_t token : tokens) text += static_cast<char>(token);
+  return text;
 }
 
 bool held_back(const std::string& name) {
@@ -32,8 +36,8 @@ TEST(TextCorpus, JoinsFilesInByteOrderOfTheWholeRelativePath) {
   folder.write("a0", "3");
   folder.write("\xff", "4");
   folder.write("B", "0");
-  const TextCorpus corpus =
-      read_text_corpus("text:" + folder.path().string(), "text:" + (folder.path() / "B").string());
+  const Corpus corpus =
+      read_corpus("text:" + folder.path().string(), "text:" + (folder.path() / "B").string());
   EXPECT_EQ(text_of(corpus.train), "01234");
   EXPECT_EQ(text_of(corpus.held_back), "0");
   EXPECT_EQ(corpus.files, 5);
@@ -48,8 +52,8 @@ TEST(TextCorpus, LeavesOutHiddenNamesPipesAndLinkedFoldersButNotLinkedFiles) {
   std::filesystem::create_symlink("b", folder.path() / "c");
   std::filesystem::create_directory_symlink("folder", folder.path() / "e");
   ASSERT_EQ(mkfifo((folder.path() / "pipe").c_str(), 0600), 0);
-  const TextCorpus corpus =
-      read_text_corpus("text:" + folder.path().string(), "text:" + (folder.path() / "b").string());
+  const Corpus corpus =
+      read_corpus("text:" + folder.path().string(), "text:" + (folder.path() / "b").string());
   EXPECT_EQ(text_of(corpus.train), "bbd");
 }
 
@@ -62,7 +66,7 @@ TEST(TextCorpus, HoldsBackFilesByTheHashOfTheirPath) {
     folder.write(name, name);
     (held_back(name) ? back : train) += name;
   }
-  const TextCorpus corpus = read_text_corpus("text:" + folder.path().string());
+  const Corpus corpus = read_corpus("text:" + folder.path().string());
   ASSERT_FALSE(back.empty());
   EXPECT_EQ(text_of(corpus.train), train);
   EXPECT_EQ(text_of(corpus.held_back), back);
@@ -71,7 +75,7 @@ TEST(TextCorpus, HoldsBackFilesByTheHashOfTheirPath) {
 TEST(TextCorpus, HoldsBackTheLastTwentiethOfASingleFile) {
   const ScratchFolder folder;
   const auto file = folder.write("one", std::string(41, 'a') + "bc");
-  const TextCorpus corpus = read_text_corpus("text:" + file.string());
+  const Corpus corpus = read_corpus("text:" + file.string());
   EXPECT_EQ(text_of(corpus.train), std::string(41, 'a'));
   EXPECT_EQ(text_of(corpus.held_back), "bc");
 }
@@ -80,28 +84,28 @@ TEST(TextCorpus, ChangesItsFingerprintWithNamesAndBytes) {
   const ScratchFolder folder;
   folder.write("a", "text");
   const std::string source = "text:" + folder.path().string();
-  const std::string first = read_text_corpus(source).fingerprint;
+  const std::string first = read_corpus(source).fingerprint;
   EXPECT_EQ(first.size(), 64U);
-  EXPECT_EQ(read_text_corpus(source).fingerprint, first);
+  EXPECT_EQ(read_corpus(source).fingerprint, first);
   folder.write("a", "texT");
-  const std::string second = read_text_corpus(source).fingerprint;
+  const std::string second = read_corpus(source).fingerprint;
   EXPECT_NE(second, first);
   std::filesystem::rename(folder.path() / "a", folder.path() / "b");
-  EXPECT_NE(read_text_corpus(source).fingerprint, second);
+  EXPECT_NE(read_corpus(source).fingerprint, second);
 }
 
 TEST(TextCorpus, RefusesWhatItCannotRead) {
   const ScratchFolder folder;
   const std::string root = folder.path().string();
-  EXPECT_THROW(read_text_corpus("text:" + root), ConfigError) << "empty folder";
-  EXPECT_THROW(read_text_corpus("text:" + root + "/none"), ConfigError) << "missing";
-  EXPECT_THROW(read_text_corpus("text:"), ConfigError) << "no path";
-  EXPECT_THROW(read_text_corpus("s3://bucket/key"), ConfigError) << "scheme";
+  EXPECT_THROW(read_corpus("text:" + root), ConfigError) << "empty folder";
+  EXPECT_THROW(read_corpus("text:" + root + "/none"), ConfigError) << "missing";
+  EXPECT_THROW(read_corpus("text:"), ConfigError) << "no path";
+  EXPECT_THROW(read_corpus("s3://bucket/key"), ConfigError) << "scheme";
   folder.write("empty", "");
-  EXPECT_THROW(read_text_corpus("text:" + root + "/empty"), ConfigError) << "empty file";
+  EXPECT_THROW(read_corpus("text:" + root + "/empty"), ConfigError) << "empty file";
   std::filesystem::create_symlink("nowhere", folder.path() / "dangling");
   try {
-    read_text_corpus("text:" + root);
+    read_corpus("text:" + root);
     FAIL() << "a dangling link was accepted";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("dangling"));

@@ -234,7 +234,7 @@ std::int64_t BackgroundSaves::word_of(SaveSlot& slot) {
 BackgroundSaves::Words BackgroundSaves::exchange() {
   Communicator& world = checkpoint_.world;
   const Tensor mine(Device{}, {2}, DType::i64);
-  const Tensor all(Device{}, {2 * world.size()}, DType::i64);
+  const Tensor all(Device{}, {std::int64_t{2} * world.size()}, DType::i64);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     mine.as<std::int64_t>()[i] = word_of(*slots_[i]);
   }

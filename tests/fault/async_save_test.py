@@ -27,7 +27,7 @@ OPTIONS = {**TINY, "steps": 400, "checkpoint.every": 10, "checkpoint.max_failure
 
 
 # Slower steps, for what is done to a job from outside while it runs.
-SLOW = {**OPTIONS, "model.hidden": 128, "model.context": 64, "steps": 150}
+SLOW = {**OPTIONS, "model.hidden": 128, "model.context": 64, "steps": 500}
 
 
 def verify(run):

@@ -44,7 +44,7 @@ def main():
 
         check("unknown flag", [*job(2), "--batch.mirco", "1"], 78, ["--batch.mirco", "--batch.micro?"])
         check("unknown variable", job(2), 78, ["LOCKSTEP_SEDE", "LOCKSTEP_SEED?"], {"LOCKSTEP_SEDE": "1"})
-        check("later key", [*job(2), "--checkpoint.keep_best", "1"], 78, ["not in this version"])
+        check("later key", [*job(2), "--time_limit", "60"], 78, ["not in this version"])
         check("no failure allowed", job(2, checkpoint__max_failures=0), 78, ["checkpoint.max_failures", "at least 1"])
         check("range", job(2, batch__micro=0), 78, ["batch.micro", "at least 1"])
         check("not a number", job(2, steps="many"), 78, ["steps", "integer"])

@@ -13,7 +13,7 @@ from train import BIN, TINY, Job, clean_environment, lines_of, train  # noqa: E4
 
 # A rate at which the evaluation gets better first and then worse.
 OPTIONS = {**TINY, "steps": 30, "checkpoint.every": 3, "eval.every": 3, "checkpoint.keep": 1,
-           "checkpoint.keep_best": 3, "optim.lr": 0.05, "schedule.warmup": 25}  # fmt: skip
+           "checkpoint.async": "false", "checkpoint.keep_best": 3, "optim.lr": 0.05, "schedule.warmup": 25}  # fmt: skip
 
 
 def lockstep(*words, code=0):

@@ -27,8 +27,11 @@ def promised(path):
 
 
 def run(command, run_folder):
-    words = shlex.split(command.replace("build/release/bin", str(pathlib.Path(BIN).parent)).replace("RUN", "{run}"))
-    words = [word.replace("{run}", str(run_folder)) for word in words]
+    # Word by word: paths may have spaces.
+    places = {"build/release/bin": str(pathlib.Path(BIN).parent), "RUN": str(run_folder)}
+    words = shlex.split(command)
+    for name, place in places.items():
+        words = [word.replace(name, place) for word in words]
     done = subprocess.run(words, cwd=SOURCE, capture_output=True, text=True, check=False, timeout=120,
                           stdin=subprocess.DEVNULL, env=clean_environment())  # fmt: skip
     assert done.returncode == 0, (command, done.returncode, done.stderr)

@@ -86,12 +86,12 @@ TEST(TrainConfigFuzz, AFileIsReadOrRefusedWithAHint) {
   const std::string whole = folder.write("whole.toml", kFile).string();
   EXPECT_NO_THROW(train_options(read_train_config({"--config", whole})));
   std::mt19937 random(11);
-  const Counts counts = try_all(400, [&] {
+  const Counts counts = try_all(200, [&] {
     const auto file = folder.write("run.toml", mutated(kFile, random));
     return std::vector<std::string>{"--config", file.string()};
   });
-  EXPECT_GT(counts.read, 10);
-  EXPECT_GT(counts.refused, 200);
+  EXPECT_GT(counts.read, 5);
+  EXPECT_GT(counts.refused, 100);
 }
 
 TEST(TrainConfigFuzz, FlagsAreReadOrRefusedWithAHint) {
@@ -107,7 +107,7 @@ TEST(TrainConfigFuzz, FlagsAreReadOrRefusedWithAHint) {
                                              "--data.source",
                                              "text:/usr/include"};
   std::mt19937 random(12);
-  const Counts counts = try_all(2000, [&] {
+  const Counts counts = try_all(500, [&] {
     std::vector<std::string> words = original;
     std::string& word = words[random() % words.size()];
     word = mutated(word, random);
@@ -115,7 +115,7 @@ TEST(TrainConfigFuzz, FlagsAreReadOrRefusedWithAHint) {
     return words;
   });
   EXPECT_GT(counts.read, 50);
-  EXPECT_GT(counts.refused, 500);
+  EXPECT_GT(counts.refused, 100);
 }
 
 }  // namespace

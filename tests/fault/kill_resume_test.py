@@ -67,7 +67,9 @@ def fail_once(folder, run, chance, whole_seconds, fault):
         resumed = re.search(r"resumed at step (\d+)", text)
         from_step = int(resumed[1]) if resumed else 0
         # A run whose last commit is there, killed on its last words, has nothing to resume.
-        if not expected or expected[1] < OPTIONS["steps"]:
+        if expected and expected[1] == OPTIONS["steps"]:
+            assert newest_commit(run)[1] == expected[1], (newest_commit(run), expected)
+        else:
             assert from_step == (expected[1] if expected else 0), (from_step, expected)
     print(f"rank {victim} of {ranks} over {transports or backend} {fault}, status {status}, ended in {seconds:.1f} s, "
           f"{'attempt ' + str(attempt) if begun else 'before it began'}, "

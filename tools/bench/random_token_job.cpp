@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lockstep/core/rng.h"
+#include "lockstep/runtime/checkpoint_tools.h"
 
 namespace lockstep::tools {
 namespace {
@@ -51,6 +52,12 @@ void RandomTokenJob::use(Communicator& data, const ReducerOptions& reducer, std:
   reducer_ =
       std::make_unique<GradientReducer>(data, compute_, model_.parameters(), leaves, reducer);
   norm_ = std::make_unique<optim::GlobalNorm>(model_.parameters(), reducer_->plan());
+}
+
+std::string RandomTokenJob::weights() {
+  StateDict state;
+  model_.bind(state);
+  return weights_sha256(state);
 }
 
 StepTimes RandomTokenJob::step() {

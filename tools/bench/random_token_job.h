@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "lockstep/collectives/reducer.h"
 #include "lockstep/optim/adamw.h"
@@ -34,6 +35,8 @@ class RandomTokenJob {
   /// One step. Throws NumericError for a loss that is not finite.
   StepTimes step();
   Parameters parameters() { return model_.parameters(); }
+  /// weights_sha256 of the model as it is now.
+  std::string weights();
   double loss() const noexcept { return loss_value_; }
 
  private:

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training step without data, logs and checkpoints, and where its time goes.
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/collectives/handshake.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/random_token_job.h"
 
@@ -25,6 +27,8 @@ void run(ProcessGroup& group, const BenchOptions& options) {
     exposed.push_back(times.exposed);
     optimizer.push_back(times.optimizer);
   }
+  // Replicas that have drifted apart are refused, both ranks named.
+  handshake(group.world(), std::array{HandshakeField{"weights", job.weights()}});
   const std::int64_t tokens = train.global_batch * train.model.context;
   std::int64_t parameters = 0;
   for (const Parameter* parameter : job.parameters()) parameters += parameter->size();

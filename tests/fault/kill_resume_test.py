@@ -64,13 +64,13 @@ def fail_once(folder, run, chance, whole_seconds, fault):
         text = job.text()
     if begun:
         check_causes(run, attempt, ranks, victim, kind)
+        # Lost before it said where it begins, or with nothing left to do, it says neither.
         resumed = re.search(r"resumed at step (\d+)", text)
-        from_step = int(resumed[1]) if resumed else 0
-        # A run whose last commit is there, killed on its last words, has nothing to resume.
-        if expected and expected[1] == OPTIONS["steps"]:
-            assert newest_commit(run)[1] == expected[1], (newest_commit(run), expected)
-        else:
+        if resumed or "a new run of" in text:
+            from_step = int(resumed[1]) if resumed else 0
             assert from_step == (expected[1] if expected else 0), (from_step, expected)
+    newest = newest_commit(run)
+    assert not expected or (newest and newest[1] >= expected[1]), (newest, expected)
     print(f"rank {victim} of {ranks} over {transports or backend} {fault}, status {status}, ended in {seconds:.1f} s, "
           f"{'attempt ' + str(attempt) if begun else 'before it began'}, "
           f"newest commit {newest_commit(run)}", flush=True)  # fmt: skip

@@ -8,15 +8,17 @@
 #include <span>
 #include <vector>
 
+#include "collectives/task.h"
 #include "collectives/wait.h"
 #include "lockstep/collectives/communicator.h"
 
 namespace lockstep {
 
 /// What a transport must do. Called on the communication thread only, one operation at a time, in
-/// the same order on every rank, with arguments that Communicator has checked. A call returns when
-/// this rank's part is complete: its buffers may be read and written again. Calls never block in a
-/// way that the abort signal or the deadline of `wait` cannot end; they end by an exception then.
+/// the same order on every rank, with arguments that Communicator has checked and that outlive the
+/// task. A task is done when this rank's part is complete: its buffers may be read and written
+/// again. It never blocks: operations of other groups go on while it waits, and the abort signal or
+/// the deadline of `wait` ends it by an exception.
 class Backend {
  public:
   virtual ~Backend() = default;  // frees; never communicates
@@ -25,19 +27,21 @@ class Backend {
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
 
-  /// Zero-filled memory of this rank for reduce_parts, aligned to 64 bytes.
-  virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, Wait& wait) = 0;
-  virtual void all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
+  /// `memory` = zero-filled memory of this rank for reduce_parts, aligned to 64 bytes.
+  virtual Task allocate(std::size_t bytes, std::shared_ptr<std::byte>& memory, Wait& wait) = 0;
+  virtual Task all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
                           Wait& wait) = 0;
-  virtual void reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
+  virtual Task reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
                             const SumPlan& plan, Wait& wait) = 0;
-  virtual void all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,
+  virtual Task all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,
                           Wait& wait) = 0;
-  virtual void broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) = 0;
-  virtual void barrier(Wait& wait) = 0;
+  virtual Task broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) = 0;
+  virtual Task barrier(Wait& wait) = 0;
 
   /// Bytes sent to or stored for other ranks so far. Any thread.
-  std::uint64_t bytes_moved() const noexcept { return moved_.load(std::memory_order_relaxed); }
+  virtual std::uint64_t bytes_moved() const noexcept {
+    return moved_.load(std::memory_order_relaxed);
+  }
 
  protected:
   /// A backend calls this for what it sends or stores.

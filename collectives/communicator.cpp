@@ -8,15 +8,13 @@
 #include <utility>
 
 #include "collectives/backend.h"
+#include "collectives/communication_thread.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/ledger.h"
 #include "lockstep/core/trace.h"
 
 namespace lockstep {
 namespace {
-
-// How often a queued operation that still waits for its input looks at the abort signal.
-constexpr std::chrono::milliseconds kLook{20};
 
 std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.data()); }
 std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
@@ -56,10 +54,12 @@ const char* to_string(CommOperation operation) noexcept {
 struct Communicator::State {
   // What queued operations use: they may outlive the communicator.
   struct Shared {
+    Shared(std::unique_ptr<Backend> moves, std::shared_ptr<AbortSignal> ends)
+        : backend(std::move(moves)), abort(std::move(ends)) {}
     std::unique_ptr<Backend> backend;
     std::shared_ptr<AbortSignal> abort;
   };
-  using Body = std::function<void(Backend& backend, Wait& wait)>;
+  using Body = std::function<Task(Backend& backend, Wait& wait)>;
   struct What {
     CommOperation operation = CommOperation::barrier;
     std::int64_t count = 0;
@@ -67,18 +67,41 @@ struct Communicator::State {
   };
 
   std::shared_ptr<Shared> shared;
-  std::shared_ptr<Stream> thread;
+  std::shared_ptr<CommunicationThread> thread;
+  std::shared_ptr<CommunicationThread::Queue> queue;
   CommunicatorOptions options;
   std::shared_ptr<LedgerRing> ledger;  // shared with the operations under way
   std::shared_ptr<Trace> trace;
   std::uint64_t sequence = 0;
+
+  State(std::unique_ptr<Backend> backend, std::shared_ptr<CommunicationThread> runs_on,
+        std::shared_ptr<AbortSignal> abort, CommunicatorOptions chosen)
+      : shared(std::make_shared<Shared>(std::move(backend), std::move(abort))),
+        thread(std::move(runs_on)),
+        queue(thread->add_queue(chosen.lane)),
+        options(std::move(chosen)) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { thread->remove(*queue); }
 
   int size() const { return shared->backend->size(); }
   UsageError refuse(CommOperation operation, const std::string& why, std::string hint) const;
   void check_memory(CommOperation operation, const Tensor& tensor) const;
   std::string text(const What& what) const;
   Work start(const What& what, const Event& ready, Body body);
+  static Task observed(std::shared_ptr<Shared> shared, std::shared_ptr<LedgerRing> ledger,
+                       std::shared_ptr<Trace> trace, std::uint64_t number, Body body, Wait& wait);
 };
+
+// A body as it is seen from outside. Its arguments live in it: the caller's may be gone.
+Task Communicator::State::observed(std::shared_ptr<Shared> shared,
+                                   std::shared_ptr<LedgerRing> ledger, std::shared_ptr<Trace> trace,
+                                   std::uint64_t number, Body body, Wait& wait) {
+  const TraceSpan span(trace.get(), wait.operation(), "communication");
+  if (ledger) ledger->started(number, steady_ns());
+  co_await body(*shared->backend, wait);
+  if (ledger) ledger->ended(number, steady_ns());
+}
 
 UsageError Communicator::State::refuse(CommOperation operation, const std::string& why,
                                        std::string hint) const {
@@ -119,29 +142,24 @@ Work Communicator::State::start(const What& what, const Event& ready, Body body)
     options.name.copy(record.group.data(), record.group.size());
     number = ledger->enqueue(record);
   }
-  thread->enqueue([shared = shared, ledger = ledger, trace = trace, number, text = text(what),
-                   timeout = options.timeout, ready, body = std::move(body)] {
-    while (!ready.wait_for(kLook)) shared->abort->throw_if_raised();
-    const TraceSpan span(trace.get(), text, "communication");
-    if (ledger) ledger->started(number, steady_ns());
-    Wait wait(*shared->abort, std::chrono::steady_clock::now() + timeout, text);
-    body(*shared->backend, wait);
-    if (ledger) ledger->ended(number, steady_ns());
-  });
-  const Event done = thread->record();
+  const Event done = thread->start(
+      *queue, {.ready = ready,
+               .text = text(what),
+               .timeout = options.timeout,
+               .abort = shared->abort,
+               .make = [shared = shared, ledger = ledger, trace = trace, number,
+                        body = std::move(body)](Wait& wait) mutable {
+                 return observed(shared, ledger, trace, number, std::move(body), wait);
+               }});
   shared->abort->watch(done);
   return {done, sequence};
 }
 
-Communicator::Communicator(std::unique_ptr<Backend> backend, std::shared_ptr<Stream> thread,
+Communicator::Communicator(std::unique_ptr<Backend> backend,
+                           std::shared_ptr<CommunicationThread> thread,
                            std::shared_ptr<AbortSignal> abort, CommunicatorOptions options)
-    : state_(std::make_unique<State>()) {
-  state_->shared = std::make_shared<State::Shared>();
-  state_->shared->backend = std::move(backend);
-  state_->shared->abort = std::move(abort);
-  state_->thread = std::move(thread);
-  state_->options = std::move(options);
-}
+    : state_(std::make_unique<State>(std::move(backend), std::move(thread), std::move(abort),
+                                     std::move(options))) {}
 
 Communicator::~Communicator() = default;
 
@@ -167,7 +185,7 @@ Tensor Communicator::allocate(std::int64_t elements, DType dtype) {
   state_
       ->start({.operation = operation, .count = elements, .dtype = dtype}, {},
               [memory, bytes](Backend& backend, Wait& wait) {
-                *memory = backend.allocate(bytes, wait);
+                return backend.allocate(bytes, *memory, wait);
               })
       .wait();
   std::byte* data = memory->get();
@@ -184,7 +202,7 @@ Work Communicator::all_reduce(Tensor inout, ReduceOp op, const Event& ready) {
   }
   const State::What what{.operation = operation, .count = inout.size(), .dtype = dtype};
   return state_->start(what, ready, [inout = std::move(inout), op](Backend& backend, Wait& wait) {
-    backend.all_reduce(bytes_of(inout), to_size(inout.size()), inout.dtype(), op, wait);
+    return backend.all_reduce(bytes_of(inout), to_size(inout.size()), inout.dtype(), op, wait);
   });
 }
 
@@ -224,15 +242,15 @@ Work Communicator::reduce_parts(std::vector<Tensor> parts, Tensor out,
     }
   }
   const State::What what{.operation = operation, .count = out.size(), .dtype = DType::f32};
-  return state_->start(what, ready,
-                       [parts = std::move(parts), out = std::move(out), plan = std::move(plan)](
-                           Backend& backend, Wait& wait) {
-                         std::vector<float*> pointers;
-                         pointers.reserve(parts.size());
-                         for (const Tensor& part : parts) pointers.push_back(part.as<float>());
-                         backend.reduce_parts(pointers, out.as<float>(), to_size(out.size()), *plan,
-                                              wait);
-                       });
+  std::vector<float*> pointers;
+  pointers.reserve(parts.size());
+  for (const Tensor& part : parts) pointers.push_back(part.as<float>());
+  return state_->start(
+      what, ready,
+      [tensors = std::move(tensors), pointers = std::move(pointers), out = std::move(out),
+       plan = std::move(plan)](Backend& backend, Wait& wait) {
+        return backend.reduce_parts(pointers, out.as<float>(), to_size(out.size()), *plan, wait);
+      });
 }
 
 Work Communicator::all_gather(Tensor in, Tensor out, const Event& ready) {
@@ -248,7 +266,7 @@ Work Communicator::all_gather(Tensor in, Tensor out, const Event& ready) {
   const State::What what{.operation = operation, .count = in.size(), .dtype = in.dtype()};
   return state_->start(what, ready,
                        [in = std::move(in), out = std::move(out)](Backend& backend, Wait& wait) {
-                         backend.all_gather(bytes_of(in), bytes_of(out), in.bytes(), wait);
+                         return backend.all_gather(bytes_of(in), bytes_of(out), in.bytes(), wait);
                        });
 }
 
@@ -262,13 +280,13 @@ Work Communicator::broadcast(Tensor inout, int root, const Event& ready) {
   }
   const State::What what{.operation = operation, .count = inout.size(), .dtype = inout.dtype()};
   return state_->start(what, ready, [inout = std::move(inout), root](Backend& backend, Wait& wait) {
-    backend.broadcast(bytes_of(inout), inout.bytes(), root, wait);
+    return backend.broadcast(bytes_of(inout), inout.bytes(), root, wait);
   });
 }
 
 Work Communicator::barrier() {
   return state_->start({.operation = CommOperation::barrier}, {},
-                       [](Backend& backend, Wait& wait) { backend.barrier(wait); });
+                       [](Backend& backend, Wait& wait) { return backend.barrier(wait); });
 }
 
 std::uint64_t Communicator::bytes_moved() const noexcept {

@@ -23,7 +23,8 @@ MeshShape complete_shape(MeshShape shape, int ranks) {
 Mesh::Mesh(ProcessGroup& job, MeshShape shape)
     : shape_(complete_shape(shape, job.size())),
       data_(job.split("data", job.rank() % shape_.tensor, job.rank() / shape_.tensor)),
-      tensor_(job.split("tensor", job.rank() / shape_.tensor, job.rank() % shape_.tensor)) {}
+      tensor_(job.split("tensor", job.rank() / shape_.tensor, job.rank() % shape_.tensor,
+                        Lane::tensor)) {}
 
 int Mesh::data_rank() const noexcept { return data_->rank(); }
 int Mesh::tensor_rank() const noexcept { return tensor_->rank(); }

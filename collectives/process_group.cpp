@@ -9,11 +9,14 @@
 
 #include "collectives/abort_signal.h"
 #include "collectives/bootstrap.h"
+#include "collectives/communication_thread.h"
 #include "collectives/control_channel.h"
 #include "collectives/host_identity.h"
 #include "collectives/local/local_group.h"
 #include "collectives/mpi/mpi_process.h"
 #include "collectives/shm/shm_backend.h"
+#include "collectives/two_level/host_layout.h"
+#include "collectives/two_level/two_level_backend.h"
 #include "lockstep/collectives/agree.h"
 
 namespace lockstep {
@@ -40,27 +43,15 @@ void check_backend(const std::string& backend, int size) {
 
 // Runs `body` on the communication thread and waits; false if it is still running at the deadline.
 // Throws what the body throws, or what ended the thread's work before it.
-bool run_on(Stream& thread, std::function<void()> body, Clock::time_point deadline) {
-  const Event done = Event::make();
-  thread.enqueue([done, body = std::move(body)] {
-    try {
-      body();
-      done.reach();
-    } catch (...) {
-      done.fail(std::current_exception());
-    }
-  });
-  // After a failed operation the thread drops the body, and only this event says so.
-  const Event behind = thread.record();
-  if (!behind.wait_for(std::max(Clock::duration::zero(), deadline - Clock::now()))) return false;
-  done.wait();
-  return true;
+bool run_on(CommunicationThread& thread, std::function<void()> body, Clock::time_point deadline) {
+  const Event done = thread.call(std::move(body));
+  return done.wait_for(std::max(Clock::duration::zero(), deadline - Clock::now()));
 }
 
-// Whether the thread gets through its queue in time.
-bool answers(Stream& thread, std::chrono::nanoseconds limit) {
+// Whether the thread gets through what was handed to it in time.
+bool answers(CommunicationThread& thread, std::chrono::nanoseconds limit) {
   try {
-    return thread.record().wait_for(limit);
+    return thread.call([] {}).wait_for(limit);
   } catch (const std::exception&) {
     return true;  // after a failed operation
   }
@@ -101,7 +92,7 @@ struct ProcessGroup::State {
   std::vector<int> process_ids;
   std::shared_ptr<AbortSignal> signal = std::make_shared<AbortSignal>();
   std::unique_ptr<MpiProcess> mpi;  // none in a job of one; used on `thread` only
-  std::shared_ptr<Stream> thread = std::make_shared<Stream>(Device{}, "comm");
+  std::shared_ptr<CommunicationThread> thread = std::make_shared<CommunicationThread>("comm");
   std::unique_ptr<ControlChannel> control;
   std::unique_ptr<Communicator> world;
 
@@ -110,7 +101,9 @@ struct ProcessGroup::State {
   }
 
   // As in init(): it hangs inside MPI for good, and whoever destroys it would wait for it.
-  void abandon_thread() const { static_cast<void>(new std::shared_ptr<Stream>(thread)); }
+  void abandon_thread() const {
+    static_cast<void>(new std::shared_ptr<CommunicationThread>(thread));
+  }
 
   std::string rank_text() const { return "rank " + std::to_string(place.rank); }
 
@@ -149,7 +142,7 @@ struct ProcessGroup::State {
   std::vector<Arrival> arrive(const Arrival& own, Clock::time_point deadline) {
     Wait wait(*signal, deadline, rank_text() + ": start");
     mpi = std::make_unique<MpiProcess>(place, wait);
-    const auto backend = mpi->group(all_ranks());
+    const auto backend = mpi->group(all_ranks(), Lane::control);
     std::vector<Arrival> arrivals;
     for (const std::string& text : MpiExchange(*backend, wait).all_gather(encode_arrival(own))) {
       arrivals.push_back(decode_arrival(text));
@@ -168,56 +161,69 @@ struct ProcessGroup::State {
     return links;
   }
 
-  bool one_host(const std::vector<int>& ranks) const {
-    return std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
-      return host_keys[static_cast<std::size_t>(rank)] ==
-             host_keys[static_cast<std::size_t>(ranks.front())];
-    });
+  // Messages among the ranks of the one of `groups` that this rank is in. All ranks count all.
+  std::unique_ptr<MpiBackend> own_messages(const std::vector<std::vector<int>>& groups, Lane lane) {
+    std::unique_ptr<MpiBackend> own;
+    for (const std::vector<int>& group : groups) {
+      if (auto backend = mpi->group(group, lane)) own = std::move(backend);
+    }
+    return own;
   }
 
   // On the communication thread; `groups` are all groups that the job makes now, in one order.
-  std::unique_ptr<Backend> make_backend(const std::vector<std::vector<int>>& groups, Wait& wait) {
-    std::unique_ptr<MpiBackend> own;
-    std::vector<int> ranks;
+  // Null where this rank's has nobody else.
+  std::unique_ptr<Backend> make_backend(const std::vector<std::vector<int>>& groups, Lane lane,
+                                        Wait& wait) {
+    std::unique_ptr<Backend> own;
     for (const std::vector<int>& group : groups) {
-      if (auto backend = mpi->group(group)) {
-        own = std::move(backend);
-        ranks = group;
+      const HostLayout layout = host_layout(group, host_keys);
+      auto messages = mpi->group(group, lane);
+      if (layout.two_levels() && options.backend == "auto") {
+        TwoLevels levels{.all = std::move(messages),
+                         .host = nullptr,
+                         .across = nullptr,
+                         .host_of_rank = layout.host_of_rank};
+        const auto on_host = own_messages(layout.ranks_of_host, lane);
+        levels.across = own_messages(layout.across(), lane);
+        if (!levels.all) continue;
+        MpiExchange exchange(*on_host, wait);
+        levels.host = make_shm_backend(on_host->rank(), on_host->size(), exchange, wait);
+        own = std::make_unique<TwoLevelBackend>(std::move(levels));
+      } else if (messages && group.size() > 1) {
+        own = make_flat_backend(std::move(messages), layout, group, wait);
       }
     }
-    const bool near = one_host(ranks);
-    if (options.backend == "mpi" || (options.backend == "auto" && !near)) return own;
-    if (!near) {
+    return own;
+  }
+
+  std::unique_ptr<Backend> make_flat_backend(std::unique_ptr<MpiBackend> messages,
+                                             const HostLayout& layout,
+                                             const std::vector<int>& ranks, Wait& wait) const {
+    if (options.backend == "mpi" || (options.backend == "auto" && !layout.one_host())) {
+      return messages;
+    }
+    if (!layout.one_host()) {
       std::string where;
       for (const int rank : ranks) where += " " + hosts[static_cast<std::size_t>(rank)];
       throw ConfigError(
           wait.operation() + ": backend shm needs all ranks on one host, they are on" + where,
           "use backend = auto or mpi");
     }
-    MpiExchange exchange(*own, wait);
-    return make_shm_backend(own->rank(), own->size(), exchange, wait);
+    MpiExchange exchange(*messages, wait);
+    return make_shm_backend(messages->rank(), messages->size(), exchange, wait);
   }
 
-  std::unique_ptr<Communicator> make_communicator(std::string name,
+  std::unique_ptr<Communicator> make_communicator(std::string name, Lane lane,
                                                   const std::vector<std::vector<int>>& groups,
                                                   Clock::time_point deadline) {
-    const auto own = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
-      return std::find(group.begin(), group.end(), place.rank) != group.end();
-    });
     const auto backend = std::make_shared<std::unique_ptr<Backend>>();
-    if (own->size() == 1) *backend = std::move(make_local_backends(1).front());
     if (place.size > 1) {
-      // Also for a group of one: all ranks count the groups.
       const std::string what = rank_text() + ": make group " + name;
       const bool done = run_on(
           *thread,
-          [this, backend, groups, deadline, what] {
+          [this, backend, groups, lane, deadline, what] {
             Wait wait(*signal, deadline, what);
-            if (*backend) {
-              for (const std::vector<int>& group : groups) mpi->group(group);
-            } else {
-              *backend = make_backend(groups, wait);
-            }
+            *backend = make_backend(groups, lane, wait);
           },
           // Earlier operations on this thread have deadlines of their own.
           deadline + options.collective_timeout);
@@ -226,9 +232,11 @@ struct ProcessGroup::State {
                         "look at the log of the other ranks");
       }
     }
+    if (!*backend) *backend = std::move(make_local_backends(1).front());
     return std::make_unique<Communicator>(
         std::move(*backend), thread, signal,
-        CommunicatorOptions{.name = std::move(name), .timeout = options.collective_timeout});
+        CommunicatorOptions{
+            .name = std::move(name), .lane = lane, .timeout = options.collective_timeout});
   }
 };
 
@@ -272,7 +280,7 @@ ProcessGroup ProcessGroup::init(GroupOptions options) {
     links = state->connect(*arrivals, listener.get(), deadline);
   }
   state->start_control(std::move(links));
-  state->world = state->make_communicator("world", {state->all_ranks()}, deadline);
+  state->world = state->make_communicator("world", Lane::control, {state->all_ranks()}, deadline);
   return ProcessGroup(std::move(state));
 }
 
@@ -287,7 +295,7 @@ const std::vector<std::string>& ProcessGroup::warnings() const noexcept {
 }
 Communicator& ProcessGroup::world() noexcept { return *state_->world; }
 
-std::unique_ptr<Communicator> ProcessGroup::split(std::string name, int color, int key) {
+std::unique_ptr<Communicator> ProcessGroup::split(std::string name, int color, int key, Lane lane) {
   struct Member {
     int color;
     int key;
@@ -309,7 +317,7 @@ std::unique_ptr<Communicator> ProcessGroup::split(std::string name, int color, i
     if (i == 0 || members[i].color != members[i - 1].color) groups.emplace_back();
     groups.back().push_back(members[i].rank);
   }
-  return state_->make_communicator(std::move(name), groups, state_->collective_deadline());
+  return state_->make_communicator(std::move(name), lane, groups, state_->collective_deadline());
 }
 
 void ProcessGroup::abort(AbortCause cause) noexcept { state_->control->abort(std::move(cause)); }

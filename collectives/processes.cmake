@@ -14,4 +14,5 @@ set(LOCKSTEP_PROCESS_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/mpi/combine.cpp
     ${CMAKE_CURRENT_LIST_DIR}/mpi/mpi_backend.cpp
     ${CMAKE_CURRENT_LIST_DIR}/mpi/mpi_process.cpp
-    ${CMAKE_CURRENT_LIST_DIR}/mpi/mpi_transfers.cpp)
+    ${CMAKE_CURRENT_LIST_DIR}/mpi/mpi_transfers.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/two_level/two_level_backend.cpp)

@@ -19,12 +19,6 @@ constexpr milliseconds kYieldFor{1};
 constexpr microseconds kShortestSleep{50};
 constexpr microseconds kLongestSleep{500};
 
-inline void pause_cpu() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 std::string seconds_text(std::chrono::nanoseconds time) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g s", std::chrono::duration<double>(time).count());
@@ -33,42 +27,78 @@ std::string seconds_text(std::chrono::nanoseconds time) {
 
 }  // namespace
 
-Wait::Wait(const AbortSignal& abort, std::chrono::steady_clock::time_point deadline,
-           std::string operation)
-    : abort_(abort),
-      deadline_(deadline),
-      began_(std::chrono::steady_clock::now()),
-      quiet_(began_),
-      operation_(std::move(operation)) {}
-
-void Wait::step() {
-  if (abort_.raised()) abort_.throw_if_raised();
+std::optional<microseconds> Backoff::step() {
   if (spins_ < kPauses) {
     ++spins_;
     pause_cpu();
-    return;
+    return std::nullopt;
   }
   const auto now = std::chrono::steady_clock::now();
   if (spins_ == kPauses) {
     ++spins_;
     quiet_ = now;
   }
-  if (now >= deadline_) {
-    throw TimeoutError(
-        operation_ + ": gave up after " + seconds_text(now - began_),
-        "look at the log of the rank that is late; timeout.collective sets the time");
-  }
   const auto quiet = now - quiet_;
   if (quiet < kYieldFor) {
     std::this_thread::yield();
-    return;
+    return std::nullopt;
   }
   // An eighth of what has been waited already: late by little, and a long wait costs few wake-ups.
-  const auto sleep = std::clamp(std::chrono::duration_cast<microseconds>(quiet / 8), kShortestSleep,
-                                kLongestSleep);
-  std::this_thread::sleep_for(sleep);
+  return std::clamp(std::chrono::duration_cast<microseconds>(quiet / 8), kShortestSleep,
+                    kLongestSleep);
 }
 
-void Wait::progress() noexcept { spins_ = 0; }
+Wait::Wait(const AbortSignal& abort, std::chrono::steady_clock::time_point deadline,
+           std::string operation)
+    : abort_(abort),
+      deadline_(deadline),
+      began_(std::chrono::steady_clock::now()),
+      operation_(std::move(operation)) {}
+
+void Wait::check() {
+  abort_.throw_if_raised();
+  const auto now = std::chrono::steady_clock::now();
+  if (now < deadline_) return;
+  throw TimeoutError(operation_ + ": gave up after " + seconds_text(now - began_),
+                     "look at the log of the rank that is late; timeout.collective sets the time");
+}
+
+void Wait::step() {
+  check();
+  if (std::exchange(moved_, false)) backoff_.reset();
+  if (const auto sleep = backoff_.step()) std::this_thread::sleep_for(*sleep);
+}
+
+void Wait::suspend(std::coroutine_handle<> at, PollOf poll_of, void* poll) noexcept {
+  at_ = at;
+  poll_of_ = poll_of;
+  poll_ = poll;
+}
+
+bool Wait::resume() {
+  try {
+    if (!poll_of_(poll_)) {
+      check();
+      return std::exchange(moved_, false);
+    }
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+  moved_ = false;
+  std::exchange(at_, nullptr).resume();
+  return true;
+}
+
+void run_to_end(const Task& task, Wait& wait) {
+  task.start();
+  while (!task.done()) {
+    if (wait.resume()) {
+      wait.progress();
+    } else {
+      wait.step();
+    }
+  }
+  task.rethrow();
+}
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "lockstep/core/error.h"
 
@@ -20,16 +21,20 @@ struct EventState {
   std::atomic<bool> done{false};
   std::mutex mutex;
   std::condition_variable changed;
-  std::exception_ptr error;  // written before `done`, never after
+  std::exception_ptr error;                 // written before `done`, never after
+  std::vector<std::function<void()>> then;  // until `done`
 
   void finish(std::exception_ptr failure) {
+    std::vector<std::function<void()>> calls;
     {
       const std::lock_guard lock(mutex);
       if (done.load(std::memory_order_relaxed)) return;
       error = std::move(failure);
       done.store(true, std::memory_order_release);
+      calls.swap(then);
     }
     changed.notify_all();
+    for (const auto& call : calls) call();
   }
 };
 
@@ -116,6 +121,17 @@ bool Event::wait_for(std::chrono::nanoseconds timeout) const {
   }
   if (state_->error) std::rethrow_exception(state_->error);
   return true;
+}
+
+void Event::on_done(std::function<void()> then) const {
+  if (state_) {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->done.load(std::memory_order_relaxed)) {
+      state_->then.push_back(std::move(then));
+      return;
+    }
+  }
+  then();
 }
 
 Stream::Stream(Device device, const std::string& name) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "collectives/communication_thread.h"
 #include "collectives/local/local_space.h"
 #include "collectives/shared_memory/shared_memory_backend.h"
 
@@ -27,7 +28,7 @@ std::vector<std::unique_ptr<Communicator>> make_local_group(int ranks,
   if (!abort) abort = std::make_shared<AbortSignal>();
   std::vector<std::unique_ptr<Communicator>> group;
   for (auto& backend : make_local_backends(ranks)) {
-    auto thread = std::make_shared<Stream>(Device{}, "comm " + std::to_string(backend->rank()));
+    auto thread = std::make_shared<CommunicationThread>("comm " + std::to_string(backend->rank()));
     group.push_back(
         std::make_unique<Communicator>(std::move(backend), std::move(thread), abort, options));
   }

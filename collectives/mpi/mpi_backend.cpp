@@ -38,17 +38,19 @@ struct MpiBackend::Reduction {
 };
 
 MpiBackend::MpiBackend(std::shared_ptr<MpiState> state, const std::vector<int>& ranks, int rank,
-                       int tag)
+                       int tag, Lane lane)
     : rank_(rank),
       size_(static_cast<int>(ranks.size())),
-      transfers_(std::move(state), ranks, tag) {}
+      transfers_(std::move(state), ranks, tag, lane) {}
 
-std::shared_ptr<std::byte> MpiBackend::allocate(std::size_t bytes, Wait& /*wait*/) {
+// Not collective here: what others have is of no use to this rank.
+Task MpiBackend::allocate(std::size_t bytes, std::shared_ptr<std::byte>& memory, Wait& /*wait*/) {
   const std::size_t size = round_up(std::max<std::size_t>(bytes, 1), kAlignment);
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, size));
-  if (memory == nullptr) throw std::bad_alloc();
-  std::memset(memory, 0, size);
-  return {memory, [](std::byte* owned) { std::free(owned); }};
+  auto* data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, size));
+  if (data == nullptr) throw std::bad_alloc();
+  std::memset(data, 0, size);
+  memory = {data, [](std::byte* owned) { std::free(owned); }};
+  co_return;
 }
 
 void MpiBackend::send(int peer, const std::byte* data, std::size_t bytes) {
@@ -106,7 +108,7 @@ void MpiBackend::spread_slices(const Reduction& job, Slice piece) {
   }
 }
 
-void MpiBackend::reduce_whole(const Reduction& job, Wait& wait) {
+Task MpiBackend::reduce_whole(const Reduction& job, Wait& wait) {
   const std::size_t bytes = job.count * job.width;
   scratch_.resize(std::max(scratch_.size(), job.parts() * bytes));
   std::vector<const std::byte*> parts(job.parts());
@@ -119,34 +121,34 @@ void MpiBackend::reduce_whole(const Reduction& job, Wait& wait) {
       transfers_.receive(from, &scratch_[0] + (job.first_of[source] + p) * bytes, bytes);
     }
   }
-  transfers_.complete(wait);
+  co_await transfers_.complete(wait);
   for (std::size_t p = 0; p < job.own.size(); ++p) {
     parts[job.first_of[static_cast<std::size_t>(rank_)] + p] = job.own[p];
   }
   job.combine(parts, job.out, job.count);
 }
 
-void MpiBackend::reduce(const Reduction& job, Wait& wait) {
-  if (job.count == 0) return;
+Task MpiBackend::reduce(Reduction job, Wait& wait) {
+  if (job.count == 0) co_return;
   if (job.parts() * job.count * job.width <= kWholeBytes) {
-    reduce_whole(job, wait);
-    return;
+    co_await reduce_whole(job, wait);
+    co_return;
   }
   const std::size_t most = kPieceBytes / job.width;
   const auto piece_at = [&](std::size_t begin) {
     return Slice{.begin = begin, .size = std::min(most, job.count - begin)};
   };
   exchange_slices(job, piece_at(0));
-  transfers_.complete(wait);
+  co_await transfers_.complete(wait);
   for (std::size_t begin = 0; begin < job.count; begin += most) {
     add_own_slice(job, piece_at(begin));
     spread_slices(job, piece_at(begin));
     if (begin + most < job.count) exchange_slices(job, piece_at(begin + most));
-    transfers_.complete(wait);
+    co_await transfers_.complete(wait);
   }
 }
 
-void MpiBackend::all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
+Task MpiBackend::all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
                             Wait& wait) {
   Reduction job;
   job.own = {inout};
@@ -157,10 +159,10 @@ void MpiBackend::all_reduce(std::byte* inout, std::size_t count, DType dtype, Re
   job.first_of.resize(static_cast<std::size_t>(size_));
   std::iota(job.first_of.begin(), job.first_of.end(), std::size_t{0});
   job.combine = combine_in_order(dtype, op);
-  reduce(job, wait);
+  return reduce(std::move(job), wait);
 }
 
-void MpiBackend::reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
+Task MpiBackend::reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
                               const SumPlan& plan, Wait& wait) {
   Reduction job;
   for (const float* part : parts) {
@@ -176,10 +178,10 @@ void MpiBackend::reduce_parts(std::span<float* const> parts, float* out, std::si
     first += static_cast<std::size_t>(each);
   }
   job.combine = combine_by_plan(plan);
-  reduce(job, wait);
+  return reduce(std::move(job), wait);
 }
 
-void MpiBackend::all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,
+Task MpiBackend::all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,
                             Wait& wait) {
   std::byte* own = out + static_cast<std::size_t>(rank_) * bytes_each;
   if (own != in && bytes_each > 0) std::memmove(own, in, bytes_each);
@@ -188,11 +190,11 @@ void MpiBackend::all_gather(const std::byte* in, std::byte* out, std::size_t byt
     const int from = (rank_ + size_ - step) % size_;
     transfers_.receive(from, out + static_cast<std::size_t>(from) * bytes_each, bytes_each);
   }
-  transfers_.complete(wait);
+  co_await transfers_.complete(wait);
 }
 
 // A binomial tree, segment by segment: a rank hands one on while its parent already sends the next.
-void MpiBackend::broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) {
+Task MpiBackend::broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) {
   const int place = (rank_ + size_ - root) % size_;  // the root's is 0
   const auto rank_at = [&](int at) { return (at + root) % size_; };
   int reach = 1;  // the first child is so far away: the lowest set bit of our place
@@ -201,23 +203,23 @@ void MpiBackend::broadcast(std::byte* inout, std::size_t bytes, int root, Wait& 
     const std::size_t size = std::min(MpiTransfers::kSegmentBytes, bytes - begin);
     if (place != 0) {
       transfers_.receive(rank_at(place - reach), inout + begin, size);
-      transfers_.complete(wait);
+      co_await transfers_.complete(wait);
     }
     for (int far = reach / 2; far > 0; far /= 2) {
       if (place + far < size_) send(rank_at(place + far), inout + begin, size);
     }
   }
-  transfers_.complete(wait);
+  co_await transfers_.complete(wait);
 }
 
 // Dissemination: after round k each rank knows of the 2^(k+1) ranks before it.
-void MpiBackend::barrier(Wait& wait) {
+Task MpiBackend::barrier(Wait& wait) {
   std::byte sent{};
   std::byte received{};
   for (int far = 1; far < size_; far *= 2) {
     send((rank_ + far) % size_, &sent, 1);
     transfers_.receive((rank_ + size_ - far) % size_, &received, 1);
-    transfers_.complete(wait);
+    co_await transfers_.complete(wait);
   }
 }
 

@@ -16,20 +16,21 @@ class MpiBackend final : public Backend {
  public:
   /// `ranks`: the group as ranks of the communicator, in the group's order; this process is
   /// ranks[rank].
-  MpiBackend(std::shared_ptr<MpiState> state, const std::vector<int>& ranks, int rank, int tag);
+  MpiBackend(std::shared_ptr<MpiState> state, const std::vector<int>& ranks, int rank, int tag,
+             Lane lane);
 
   const char* name() const noexcept override { return "mpi"; }
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return size_; }
 
-  std::shared_ptr<std::byte> allocate(std::size_t bytes, Wait& wait) override;
-  void all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
+  Task allocate(std::size_t bytes, std::shared_ptr<std::byte>& memory, Wait& wait) override;
+  Task all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
                   Wait& wait) override;
-  void reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
+  Task reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
                     const SumPlan& plan, Wait& wait) override;
-  void all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each, Wait& wait) override;
-  void broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) override;
-  void barrier(Wait& wait) override;
+  Task all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each, Wait& wait) override;
+  Task broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) override;
+  Task barrier(Wait& wait) override;
 
  private:
   struct Slice {
@@ -39,8 +40,8 @@ class MpiBackend final : public Backend {
   struct Reduction;
 
   void send(int peer, const std::byte* data, std::size_t bytes);
-  void reduce(const Reduction& job, Wait& wait);
-  void reduce_whole(const Reduction& job, Wait& wait);
+  Task reduce(Reduction job, Wait& wait);
+  Task reduce_whole(const Reduction& job, Wait& wait);
   void exchange_slices(const Reduction& job, Slice piece);
   void add_own_slice(const Reduction& job, Slice piece);
   void spread_slices(const Reduction& job, Slice piece);

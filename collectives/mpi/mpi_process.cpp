@@ -80,11 +80,12 @@ MpiProcess::MpiProcess(const LaunchPlace& place, Wait& wait)
   MPI_Comm_set_errhandler(state_->communicator, MPI_ERRORS_RETURN);
 }
 
-std::unique_ptr<MpiBackend> MpiProcess::group(const std::vector<int>& ranks) {
+std::unique_ptr<MpiBackend> MpiProcess::group(const std::vector<int>& ranks, Lane lane) {
   const int tag = state_->next_tag++;
   const auto found = std::find(ranks.begin(), ranks.end(), rank_);
   if (found == ranks.end()) return nullptr;
-  return std::make_unique<MpiBackend>(state_, ranks, static_cast<int>(found - ranks.begin()), tag);
+  return std::make_unique<MpiBackend>(state_, ranks, static_cast<int>(found - ranks.begin()), tag,
+                                      lane);
 }
 
 bool MpiProcess::finalize() noexcept {
@@ -98,13 +99,16 @@ std::vector<std::string> MpiExchange::all_gather(std::string mine) {
   const auto size = static_cast<std::size_t>(backend_.size());
   const std::uint64_t length = mine.size();
   std::vector<std::uint64_t> lengths(size);
-  backend_.all_gather(reinterpret_cast<const std::byte*>(&length),
-                      reinterpret_cast<std::byte*>(lengths.data()), sizeof length, wait_);
+  run_to_end(
+      backend_.all_gather(reinterpret_cast<const std::byte*>(&length),
+                          reinterpret_cast<std::byte*>(lengths.data()), sizeof length, wait_),
+      wait_);
   const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
   mine.resize(longest);
   std::string all(longest * size, '\0');
-  backend_.all_gather(reinterpret_cast<const std::byte*>(mine.data()),
-                      reinterpret_cast<std::byte*>(all.data()), longest, wait_);
+  run_to_end(backend_.all_gather(reinterpret_cast<const std::byte*>(mine.data()),
+                                 reinterpret_cast<std::byte*>(all.data()), longest, wait_),
+             wait_);
   std::vector<std::string> texts(size);
   for (std::size_t rank = 0; rank < size; ++rank) {
     texts[rank] = all.substr(rank * longest, lengths[rank]);

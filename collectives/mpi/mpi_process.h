@@ -21,7 +21,7 @@ class MpiProcess {
 
   /// The group of these ranks of the job, in this order; one that this process is not in only
   /// counts. Collective over the job: all ranks make their groups in the same order.
-  std::unique_ptr<MpiBackend> group(const std::vector<int>& ranks);
+  std::unique_ptr<MpiBackend> group(const std::vector<int>& ranks, Lane lane);
 
   /// Whether MPI is finalised now; false after a failure, since MPI would wait for what is in
   /// flight.

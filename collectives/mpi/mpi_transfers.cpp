@@ -8,6 +8,27 @@
 #include <utility>
 
 namespace lockstep {
+namespace {
+
+// Counts the transfers of a group among those under way. Where they are dropped, by a failure of
+// their own or of another group, MPI still knows of them.
+struct UnderWay {
+  UnderWay(MpiState& counted, std::size_t in_lane) : state(counted), lane(in_lane) {
+    ++state.under_way.at(lane);
+  }
+  UnderWay(const UnderWay&) = delete;
+  UnderWay& operator=(const UnderWay&) = delete;
+  ~UnderWay() {
+    --state.under_way.at(lane);
+    if (!complete) state.broken = true;
+  }
+
+  MpiState& state;
+  std::size_t lane;
+  bool complete = false;
+};
+
+}  // namespace
 
 void check_mpi(int code, const char* call, const Wait& wait) {
   if (code == MPI_SUCCESS) return;
@@ -18,8 +39,9 @@ void check_mpi(int code, const char* call, const Wait& wait) {
                   "the network or a peer failed; start again from the last checkpoint");
 }
 
-MpiTransfers::MpiTransfers(std::shared_ptr<MpiState> state, const std::vector<int>& ranks, int tag)
-    : state_(std::move(state)), tag_(tag) {
+MpiTransfers::MpiTransfers(std::shared_ptr<MpiState> state, const std::vector<int>& ranks, int tag,
+                           Lane lane)
+    : state_(std::move(state)), tag_(tag), lane_(static_cast<std::size_t>(lane)) {
   for (const int rank : ranks) {
     routes_.push_back({.rank = rank, .direction = Direction::out, .waiting = {}});
     routes_.push_back({.rank = rank, .direction = Direction::in, .waiting = {}});
@@ -38,8 +60,14 @@ void MpiTransfers::receive(int peer, std::byte* data, std::size_t bytes) {
   if (bytes > 0) routes_[2 * static_cast<std::size_t>(peer) + 1].waiting.push_back({data, bytes});
 }
 
+int MpiTransfers::window() const noexcept {
+  const auto first = state_->under_way.begin();
+  const auto own = first + static_cast<std::ptrdiff_t>(lane_);
+  return std::any_of(first, own, [](int groups) { return groups > 0; }) ? 1 : kWindow;
+}
+
 void MpiTransfers::post(Route& route, std::size_t index, const Wait& wait) {
-  while (route.in_flight < kWindow && !route.waiting.empty()) {
+  while (route.in_flight < window() && !route.waiting.empty()) {
     Range& range = route.waiting.front();
     const std::size_t bytes = std::min(range.bytes, kSegmentBytes);
     MPI_Request request = MPI_REQUEST_NULL;
@@ -71,49 +99,51 @@ void MpiTransfers::post_all(const Wait& wait) {
   }
 }
 
-void MpiTransfers::run(Wait& wait) {
-  post_all(wait);
-  while (!requests_.empty()) {
-    finished_.resize(requests_.size());
-    int count = 0;
-    check_mpi(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
-                           finished_.data(), MPI_STATUSES_IGNORE),
-              "MPI_Testsome", wait);
-    if (count <= 0) {
-      wait.step();
-      continue;
-    }
-    wait.progress();
-    finished_.resize(static_cast<std::size_t>(count));
-    // From the back, so that what moves into a gap is never one still to be removed.
-    std::sort(finished_.begin(), finished_.end(), std::greater<>());
-    for (const int done : finished_) {
-      const auto at = static_cast<std::size_t>(done);
-      const std::size_t index = request_of_[at];
-      requests_[at] = requests_.back();
-      requests_.pop_back();
-      request_of_[at] = request_of_.back();
-      request_of_.pop_back();
-      --routes_[index].in_flight;
-      post(routes_[index], index, wait);
-    }
+// Whether nothing is left to do.
+bool MpiTransfers::advance(Wait& wait) {
+  if (requests_.empty()) return true;
+  finished_.resize(requests_.size());
+  int count = 0;
+  check_mpi(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
+                         finished_.data(), MPI_STATUSES_IGNORE),
+            "MPI_Testsome", wait);
+  if (count <= 0) return false;
+  wait.progress();
+  finished_.resize(static_cast<std::size_t>(count));
+  // From the back, so that what moves into a gap is never one still to be removed.
+  std::sort(finished_.begin(), finished_.end(), std::greater<>());
+  for (const int done : finished_) {
+    const auto at = static_cast<std::size_t>(done);
+    const std::size_t index = request_of_[at];
+    requests_[at] = requests_.back();
+    requests_.pop_back();
+    request_of_[at] = request_of_.back();
+    request_of_.pop_back();
+    --routes_[index].in_flight;
+    post(routes_[index], index, wait);
   }
+  return requests_.empty();
 }
 
-void MpiTransfers::complete(Wait& wait) {
+Task MpiTransfers::complete(Wait& wait) {
   if (state_->broken) {
     throw CommError(wait.operation() + ": an earlier operation over MPI has failed",
                     "start again from the last checkpoint");
   }
+  std::exception_ptr failure;
   try {
-    run(wait);
+    UnderWay under_way(*state_, lane_);
+    post_all(wait);
+    co_await wait.until([&] { return advance(wait); });
+    under_way.complete = true;
   } catch (const CommError&) {
-    state_->broken = true;
-    // MPI often fails because a peer is gone: the control channel says in a moment which one.
-    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-    while (std::chrono::steady_clock::now() < patience) wait.step();
-    throw;
+    failure = std::current_exception();
   }
+  if (!failure) co_return;
+  // MPI often fails because a peer is gone: the control channel says in a moment which one.
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (std::chrono::steady_clock::now() < patience) wait.step();
+  std::rethrow_exception(failure);
 }
 
 }  // namespace lockstep

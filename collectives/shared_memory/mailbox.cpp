@@ -65,15 +65,31 @@ const std::byte* Mailbox::incoming(int rank) const noexcept {
   return port(rank).slots[round_ % 2].piece;
 }
 
-void Mailbox::exchange(const Descriptor& mine, Wait& wait) {
+Mailbox::Round Mailbox::exchange(const Descriptor& mine, Wait& wait) {
   ++round_;
+  here_ = 0;
   port(rank_).slots[round_ % 2].descriptor = mine;
   port(rank_).round.store(round_, std::memory_order_release);
+  return {*this, wait};
+}
+
+bool Mailbox::all_here() noexcept {
+  while (here_ < size_ && port(here_).round.load(std::memory_order_acquire) >= round_) ++here_;
+  return here_ == size_;
+}
+
+void Mailbox::Round::await_resume() {
   try {
-    await_peers(wait);
+    arrival_.await_resume();
   } catch (const TimeoutError& error) {
-    throw TimeoutError(std::string(error.what()) + ", waiting for " + late_ranks(), error.hint());
+    throw TimeoutError(std::string(error.what()) + ", waiting for " + mailbox_.late_ranks(),
+                       error.hint());
   }
+  mailbox_.check_descriptors();
+}
+
+void Mailbox::check_descriptors() const {
+  const Descriptor& mine = port(rank_).slots[round_ % 2].descriptor;
   for (int peer = 0; peer < size_; ++peer) {
     const Descriptor& theirs = port(peer).slots[round_ % 2].descriptor;
     if (theirs == mine) continue;
@@ -82,13 +98,6 @@ void Mailbox::exchange(const Descriptor& mine, Wait& wait) {
                          to_string(theirs),
                      "every rank must call the same collectives, in the same order and of the same "
                      "size; look for a branch that depends on the rank");
-  }
-}
-
-void Mailbox::await_peers(Wait& wait) const {
-  for (int peer = 0; peer < size_; ++peer) {
-    while (port(peer).round.load(std::memory_order_acquire) < round_) wait.step();
-    wait.progress();
   }
 }
 

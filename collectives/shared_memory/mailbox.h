@@ -47,23 +47,44 @@ class Mailbox {
   void begin(const Descriptor& descriptor) noexcept;
   /// Where this rank writes its piece of the next round, kPieceBytes.
   std::byte* outgoing() noexcept;
-  /// One round. Throws UsageError that names both ranks if a peer shows another descriptor, and
-  /// TimeoutError that names the late ranks and what they last did.
-  void exchange(const Descriptor& mine, Wait& wait);
+  class Round;
+  /// One round: `co_await mailbox.exchange(…)`. Throws UsageError that names both ranks if a peer
+  /// shows another descriptor, and TimeoutError that names the late ranks and what they last did.
+  Round exchange(const Descriptor& mine, Wait& wait);
   /// The piece of `rank` in the last round, until this rank comes to the next one.
   const std::byte* incoming(int rank) const noexcept;
 
  private:
   struct Slot;
   struct Port;
+  // Polled until every peer has come to this round.
+  struct Arrival {
+    Mailbox* mailbox;
+    bool operator()() const { return mailbox->all_here(); }
+  };
   Port& port(int rank) const noexcept;
-  void await_peers(Wait& wait) const;
+  bool all_here() noexcept;
+  void check_descriptors() const;
   std::string late_ranks() const;
 
   int rank_;
   int size_;
   Port* ports_;
   std::uint64_t round_ = 0;
+  int here_ = 0;  // ranks below it have come to this round
+};
+
+class Mailbox::Round {
+ public:
+  Round(Mailbox& mailbox, Wait& wait)
+      : mailbox_(mailbox), arrival_(wait.until(Arrival{.mailbox = &mailbox})) {}
+  bool await_ready() { return arrival_.await_ready(); }
+  void await_suspend(std::coroutine_handle<> at) { arrival_.await_suspend(at); }
+  void await_resume();
+
+ private:
+  Mailbox& mailbox_;
+  Wait::Until<Arrival> arrival_;
 };
 
 }  // namespace lockstep::shared_memory

@@ -14,6 +14,7 @@ constexpr std::size_t kPiece = Mailbox::kPieceBytes;
 // Up to here one synchronisation with everyone reading everything beats two with slices.
 constexpr std::size_t kSmallBytes = 4096;
 constexpr std::size_t kSliceUnit = 16;  // floats in a cache line: two ranks never write to one
+constexpr std::size_t kTurn = std::size_t{1} << 18;  // floats summed between two turns of others
 
 // Begins with a rank's mailbox memory and rides along what reduce_parts needs of its parts.
 struct PartsHeader {
@@ -68,7 +69,8 @@ Descriptor SharedMemoryBackend::begin(CommOperation operation, std::size_t count
   return descriptor;
 }
 
-std::shared_ptr<std::byte> SharedMemoryBackend::allocate(std::size_t bytes, Wait& wait) {
+Task SharedMemoryBackend::allocate(std::size_t bytes, std::shared_ptr<std::byte>& memory,
+                                   Wait& wait) {
   const Descriptor descriptor = begin(CommOperation::allocate, bytes, DType::u8);
   std::string failure;
   if (rank() == 0) {
@@ -80,27 +82,28 @@ std::shared_ptr<std::byte> SharedMemoryBackend::allocate(std::size_t bytes, Wait
     }
     std::memcpy(mailbox_.outgoing(), failure.c_str(), failure.size() + 1);
   }
-  mailbox_.exchange(descriptor, wait);
+  co_await mailbox_.exchange(descriptor, wait);
   failure = reinterpret_cast<const char*>(mailbox_.incoming(0));
   if (!failure.empty()) {
     throw DeviceError(wait.operation() + ": " + failure, "use a smaller model or more memory");
   }
-  return segments_.append(bytes);
+  memory = segments_.append(bytes);
 }
 
-void SharedMemoryBackend::all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
+Task SharedMemoryBackend::all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
                                      Wait& wait) {
   Descriptor descriptor = begin(CommOperation::all_reduce, count, dtype);
   descriptor.op = op;
   const std::size_t bytes = count * size_of(dtype);
-  if (bytes > kSmallBytes && dtype == DType::f32 && op == ReduceOp::sum &&
-      all_reduce_in_place(reinterpret_cast<float*>(inout), count, descriptor, wait)) {
-    return;
+  if (bytes > kSmallBytes && dtype == DType::f32 && op == ReduceOp::sum) {
+    bool done = false;
+    co_await all_reduce_in_place(reinterpret_cast<float*>(inout), count, descriptor, done, wait);
+    if (done) co_return;
   }
   for (std::size_t at = 0; at < std::max<std::size_t>(bytes, 1); at += kPiece) {
     const std::size_t n = std::min(kPiece, bytes - at);
     copy_bytes(mailbox_.outgoing(), inout + at, n);
-    mailbox_.exchange(descriptor, wait);
+    co_await mailbox_.exchange(descriptor, wait);
     copy_bytes(inout + at, mailbox_.incoming(0), n);
     for (int peer = 1; peer < size(); ++peer) {
       combine(inout + at, mailbox_.incoming(peer), n / size_of(dtype), dtype, op);
@@ -109,26 +112,29 @@ void SharedMemoryBackend::all_reduce(std::byte* inout, std::size_t count, DType 
   count_moved(bytes * peers());
 }
 
-// Whether it was done: all ranks have their array in shared memory, or none goes this way.
-bool SharedMemoryBackend::all_reduce_in_place(float* inout, std::size_t count,
-                                              const Descriptor& descriptor, Wait& wait) {
+// `done`: all ranks have their array in shared memory, or none goes this way.
+Task SharedMemoryBackend::all_reduce_in_place(float* inout, std::size_t count,
+                                              const Descriptor& descriptor, bool& done,
+                                              Wait& wait) {
   const auto place = segments_.find(inout, count * sizeof(float));
   put(mailbox_.outgoing(),
       InPlaceOffer{.offered = place ? 1U : 0U, .place = place.value_or(Place{})});
-  mailbox_.exchange(descriptor, wait);
-  std::vector<float*> arrays;
+  co_await mailbox_.exchange(descriptor, wait);
+  Shown shown;
   for (int peer = 0; peer < size(); ++peer) {
     const auto offer = get<InPlaceOffer>(mailbox_.incoming(peer));
-    if (offer.offered == 0) return false;
-    arrays.push_back(reinterpret_cast<float*>(segments_.at(peer, offer.place)));
+    if (offer.offered == 0) co_return;
+    shown.outs.push_back(reinterpret_cast<float*>(segments_.at(peer, offer.place)));
   }
-  sum_own_slice(ordered_plan(size()), {arrays.begin(), arrays.end()}, arrays, count);
-  mailbox_.exchange(descriptor, wait);
-  return true;
+  shown.parts = shown.outs;
+  const SumPlan plan = ordered_plan(size());
+  co_await sum_own_slice(plan, shown, count, wait);
+  co_await mailbox_.exchange(descriptor, wait);
+  done = true;
 }
 
-void SharedMemoryBackend::reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
-                                       const SumPlan& plan, Wait& wait) {
+Task SharedMemoryBackend::show_parts(std::span<float* const> parts, float* out, std::size_t count,
+                                     const SumPlan& plan, Shown& shown, Wait& wait) {
   Descriptor descriptor = begin(CommOperation::reduce_parts, count, DType::f32);
   descriptor.detail = fingerprint(plan);
   const std::size_t bytes = count * sizeof(float);
@@ -143,42 +149,57 @@ void SharedMemoryBackend::reduce_parts(std::span<float* const> parts, float* out
     put(piece, *place);
     piece += sizeof(Place);
   }
-  mailbox_.exchange(descriptor, wait);
-  std::vector<const float*> all_parts;
-  std::vector<float*> all_outs;
+  co_await mailbox_.exchange(descriptor, wait);
   for (int peer = 0; peer < size(); ++peer) {
-    const std::byte* shown = mailbox_.incoming(peer);
-    const auto header = get<PartsHeader>(shown);
-    shown += sizeof(PartsHeader);
-    all_outs.push_back(reinterpret_cast<float*>(segments_.at(peer, header.out)));
-    for (std::uint64_t i = 0; i < header.parts; ++i, shown += sizeof(Place)) {
-      all_parts.push_back(reinterpret_cast<const float*>(segments_.at(peer, get<Place>(shown))));
+    const std::byte* theirs = mailbox_.incoming(peer);
+    const auto header = get<PartsHeader>(theirs);
+    theirs += sizeof(PartsHeader);
+    shown.outs.push_back(reinterpret_cast<float*>(segments_.at(peer, header.out)));
+    for (std::uint64_t i = 0; i < header.parts; ++i, theirs += sizeof(Place)) {
+      shown.parts.push_back(reinterpret_cast<float*>(segments_.at(peer, get<Place>(theirs))));
     }
   }
-  sum_own_slice(plan, all_parts, all_outs, count);
-  mailbox_.exchange(descriptor, wait);
 }
 
-void SharedMemoryBackend::sum_own_slice(const SumPlan& plan, const std::vector<const float*>& parts,
-                                        const std::vector<float*>& outs, std::size_t count) {
+Task SharedMemoryBackend::reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
+                                       const SumPlan& plan, Wait& wait) {
+  Shown shown;
+  co_await show_parts(parts, out, count, plan, shown, wait);
+  co_await sum_own_slice(plan, shown, count, wait);
+  co_await barrier(wait);
+}
+
+SharedMemoryBackend::Slice SharedMemoryBackend::own_slice(std::size_t count) const noexcept {
   const std::size_t units = (count + kSliceUnit - 1) / kSliceUnit;
   const auto edge = [&](int rank) {
     const auto share = units * static_cast<std::size_t>(rank) / static_cast<std::size_t>(size());
     return std::min(share * kSliceUnit, count);
   };
-  const std::size_t begin = edge(rank());
-  const std::size_t end = edge(rank() + 1);
-  run_sum(plan, parts, outs, begin, end);
-  count_moved((end - begin) * sizeof(float) * peers());
+  return {.begin = edge(rank()), .end = edge(rank() + 1)};
 }
 
-void SharedMemoryBackend::all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,
+bool SharedMemoryBackend::shares(const float* data, std::size_t count) const noexcept {
+  return segments_.find(data, count * sizeof(float)).has_value();
+}
+
+Task SharedMemoryBackend::sum_own_slice(const SumPlan& plan, const Shown& shown, std::size_t count,
+                                        Wait& wait) {
+  const Slice slice = own_slice(count);
+  const std::vector<const float*> parts(shown.parts.begin(), shown.parts.end());
+  for (std::size_t at = slice.begin; at < slice.end; at += kTurn) {
+    if (at > slice.begin) co_await wait.turn();
+    run_sum(plan, parts, shown.outs, at, std::min(at + kTurn, slice.end));
+  }
+  count_moved((slice.end - slice.begin) * sizeof(float) * peers());
+}
+
+Task SharedMemoryBackend::all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,
                                      Wait& wait) {
   const Descriptor descriptor = begin(CommOperation::all_gather, bytes_each, DType::u8);
   for (std::size_t at = 0; at < std::max<std::size_t>(bytes_each, 1); at += kPiece) {
     const std::size_t n = std::min(kPiece, bytes_each - at);
     copy_bytes(mailbox_.outgoing(), in + at, n);
-    mailbox_.exchange(descriptor, wait);
+    co_await mailbox_.exchange(descriptor, wait);
     for (int peer = 0; peer < size(); ++peer) {
       copy_bytes(out + static_cast<std::size_t>(peer) * bytes_each + at, mailbox_.incoming(peer),
                  n);
@@ -187,20 +208,20 @@ void SharedMemoryBackend::all_gather(const std::byte* in, std::byte* out, std::s
   count_moved(bytes_each * peers());
 }
 
-void SharedMemoryBackend::broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) {
+Task SharedMemoryBackend::broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) {
   Descriptor descriptor = begin(CommOperation::broadcast, bytes, DType::u8);
   descriptor.detail = static_cast<std::uint64_t>(root);
   for (std::size_t at = 0; at < std::max<std::size_t>(bytes, 1); at += kPiece) {
     const std::size_t n = std::min(kPiece, bytes - at);
     if (rank() == root) copy_bytes(mailbox_.outgoing(), inout + at, n);
-    mailbox_.exchange(descriptor, wait);
+    co_await mailbox_.exchange(descriptor, wait);
     if (rank() != root) copy_bytes(inout + at, mailbox_.incoming(root), n);
   }
   if (rank() == root) count_moved(bytes * peers());
 }
 
-void SharedMemoryBackend::barrier(Wait& wait) {
-  mailbox_.exchange(begin(CommOperation::barrier, 0, DType::u8), wait);
+Task SharedMemoryBackend::barrier(Wait& wait) {
+  co_await mailbox_.exchange(begin(CommOperation::barrier, 0, DType::u8), wait);
 }
 
 }  // namespace lockstep::shared_memory

@@ -25,21 +25,41 @@ class SharedMemoryBackend final : public Backend {
   int rank() const noexcept override { return mailbox_.rank(); }
   int size() const noexcept override { return mailbox_.size(); }
 
-  std::shared_ptr<std::byte> allocate(std::size_t bytes, Wait& wait) override;
-  void all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
+  Task allocate(std::size_t bytes, std::shared_ptr<std::byte>& memory, Wait& wait) override;
+  Task all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
                   Wait& wait) override;
-  void reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
+  Task reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
                     const SumPlan& plan, Wait& wait) override;
-  void all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each, Wait& wait) override;
-  void broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) override;
-  void barrier(Wait& wait) override;
+  Task all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each, Wait& wait) override;
+  Task broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) override;
+  Task barrier(Wait& wait) override;
+
+  // The two halves of reduce_parts, for who does something of his own between them.
+
+  /// Arrays of all ranks, at their addresses here.
+  struct Shown {
+    std::vector<float*> parts;  // rank by rank, each rank's in its own order
+    std::vector<float*> outs;   // by rank
+  };
+  /// Elements [begin, end).
+  struct Slice {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  /// `shown` = what all ranks have given, when all have. Throws UsageError for arrays that do not
+  /// lie in memory of this group. A barrier must follow before anybody uses his arrays again.
+  Task show_parts(std::span<float* const> parts, float* out, std::size_t count, const SumPlan& plan,
+                  Shown& shown, Wait& wait);
+  /// The part of `count` elements that this rank adds up.
+  Slice own_slice(std::size_t count) const noexcept;
+  /// Whether [data, data + count) lies in memory of this group.
+  bool shares(const float* data, std::size_t count) const noexcept;
 
  private:
   Descriptor begin(CommOperation operation, std::size_t count, DType dtype) noexcept;
-  bool all_reduce_in_place(float* inout, std::size_t count, const Descriptor& descriptor,
-                           Wait& wait);
-  void sum_own_slice(const SumPlan& plan, const std::vector<const float*>& parts,
-                     const std::vector<float*>& outs, std::size_t count);
+  Task all_reduce_in_place(float* inout, std::size_t count, const Descriptor& descriptor,
+                           bool& done, Wait& wait);
+  Task sum_own_slice(const SumPlan& plan, const Shown& shown, std::size_t count, Wait& wait);
   std::size_t peers() const noexcept { return static_cast<std::size_t>(size() - 1); }
 
   const char* name_;

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/shared_memory/shared_memory_backend.h"
 #include "collectives/shm/fd_passing.h"
 #include "collectives/shm/shm_space.h"
 
@@ -13,6 +12,7 @@ namespace lockstep {
 namespace {
 
 using shared_memory::Mailbox;
+using shared_memory::SharedMemoryBackend;
 
 // Throws what the lowest failing rank says, if any does; an empty text is success.
 void throw_first(const std::vector<std::string>& failures) {
@@ -38,7 +38,9 @@ std::string failure_of(const Step& step) {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_shm_backend(int rank, int size, Exchange& exchange, Wait& wait) {
+std::unique_ptr<shared_memory::SharedMemoryBackend> make_shm_backend(int rank, int size,
+                                                                     Exchange& exchange,
+                                                                     Wait& wait) {
   std::shared_ptr<ShmSpace> space;
   Listener listener;
   std::string failure = failure_of([&] {
@@ -50,14 +52,14 @@ std::unique_ptr<Backend> make_shm_backend(int rank, int size, Exchange& exchange
   throw_first(exchange.all_gather(failure));
   const std::string name = exchange.all_gather(listener.name).front();
 
-  std::unique_ptr<Backend> backend;
+  std::unique_ptr<SharedMemoryBackend> backend;
   failure = failure_of([&] {
     if (rank == 0) {
       hand_out(listener, space->file(), size - 1, wait);
     } else {
       space = std::make_shared<ShmSpace>(receive_file(name, wait));
     }
-    backend = std::make_unique<shared_memory::SharedMemoryBackend>("shm", rank, size, space);
+    backend = std::make_unique<SharedMemoryBackend>("shm", rank, size, space);
   });
   throw_first(exchange.all_gather(failure));
   return backend;

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "collectives/backend.h"
 #include "collectives/exchange.h"
+#include "collectives/shared_memory/shared_memory_backend.h"
 #include "collectives/wait.h"
 
 namespace lockstep {
@@ -15,6 +15,8 @@ namespace lockstep {
 /// makes an anonymous file (memfd, so the size of /dev/shm does not matter) and hands it to the
 /// others over a Unix socket. Throws CommError, the same cause on every rank, if one of them cannot
 /// take part; `wait` bounds the time.
-std::unique_ptr<Backend> make_shm_backend(int rank, int size, Exchange& exchange, Wait& wait);
+std::unique_ptr<shared_memory::SharedMemoryBackend> make_shm_backend(int rank, int size,
+                                                                     Exchange& exchange,
+                                                                     Wait& wait);
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 
 #include "collectives/abort_signal.h"
 #include "collectives/backend.h"
+#include "collectives/communication_thread.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/ledger.h"
 #include "tests/support/ranks.h"
@@ -150,17 +151,19 @@ class HungBackend final : public Backend {
   const char* name() const noexcept override { return "hung"; }
   int rank() const noexcept override { return 0; }
   int size() const noexcept override { return 2; }
-  std::shared_ptr<std::byte> allocate(std::size_t, Wait&) override { return hang(); }
-  void all_reduce(std::byte*, std::size_t, DType, ReduceOp, Wait&) override { hang(); }
-  void reduce_parts(std::span<float* const>, float*, std::size_t, const SumPlan&, Wait&) override {}
-  void all_gather(const std::byte*, std::byte*, std::size_t, Wait&) override { hang(); }
-  void broadcast(std::byte*, std::size_t, int, Wait&) override { hang(); }
-  void barrier(Wait&) override { hang(); }
+  Task allocate(std::size_t, std::shared_ptr<std::byte>&, Wait&) override { return hang(); }
+  Task all_reduce(std::byte*, std::size_t, DType, ReduceOp, Wait&) override { return hang(); }
+  Task reduce_parts(std::span<float* const>, float*, std::size_t, const SumPlan&, Wait&) override {
+    return hang();
+  }
+  Task all_gather(const std::byte*, std::byte*, std::size_t, Wait&) override { return hang(); }
+  Task broadcast(std::byte*, std::size_t, int, Wait&) override { return hang(); }
+  Task barrier(Wait&) override { return hang(); }
 
  private:
-  std::shared_ptr<std::byte> hang() const {
+  Task hang() {
     until_.wait();
-    return nullptr;
+    co_return;
   }
   Event until_;
 };
@@ -168,7 +171,7 @@ class HungBackend final : public Backend {
 TEST(Communicator, NobodyWaitsForAHungOperationAfterAnAbort) {
   const Event end = Event::make();
   const auto abort = std::make_shared<AbortSignal>();
-  const auto thread = std::make_shared<Stream>(Device{}, "comm");
+  const auto thread = std::make_shared<CommunicationThread>("comm");
   Communicator group(std::make_unique<HungBackend>(end), thread, abort, {});
   const Work running = group.barrier();
   const Work queued = group.barrier();

@@ -15,6 +15,9 @@ target_include_directories(processes_test PRIVATE "${PROJECT_SOURCE_DIR}/tests")
 lockstep_mpi_test(
   process_group_mpi_test
   SOURCES
+  ${CMAKE_CURRENT_LIST_DIR}/conformance_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/conformance_mpi_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/lanes_mpi_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/process_group_mpi_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/mesh_mpi_test.cpp
   LIBS
@@ -33,6 +36,16 @@ foreach(ranks 2 3 4)
                    $<TARGET_FILE:process_group_mpi_test> --backend=mpi)
   set_tests_properties(process_group_mpi_test.mpi.${ranks} PROPERTIES LABELS mpi TIMEOUT 120
                                                                       RUN_SERIAL ON)
+endforeach()
+
+# And over two levels: ranks with another host name count as another host.
+foreach(layout "a a b b" "a b a b" "a a b")
+  string(REPLACE " " "" name "${layout}")
+  add_test(NAME process_group_mpi_test.hosts.${name}
+           COMMAND "${PROJECT_SOURCE_DIR}/tests/support/on_hosts" "${layout}"
+                   $<TARGET_FILE:process_group_mpi_test>)
+  set_tests_properties(process_group_mpi_test.hosts.${name}
+                       PROPERTIES LABELS mpi TIMEOUT 120 RUN_SERIAL ON SKIP_RETURN_CODE 77)
 endforeach()
 
 # Ranks that are killed, stopped or throw, as the script next door does to them.

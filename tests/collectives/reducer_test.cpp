@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "collectives/backend.h"
+#include "collectives/communication_thread.h"
 #include "collectives/local/local_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/ledger.h"
@@ -37,26 +38,26 @@ class RecordingBackend final : public Backend {
   const char* name() const noexcept override { return inner_->name(); }
   int rank() const noexcept override { return inner_->rank(); }
   int size() const noexcept override { return inner_->size(); }
-  std::shared_ptr<std::byte> allocate(std::size_t bytes, Wait& wait) override {
-    return inner_->allocate(bytes, wait);
+  Task allocate(std::size_t bytes, std::shared_ptr<std::byte>& memory, Wait& wait) override {
+    return inner_->allocate(bytes, memory, wait);
   }
-  void all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
+  Task all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
                   Wait& wait) override {
-    inner_->all_reduce(inout, count, dtype, op, wait);
+    return inner_->all_reduce(inout, count, dtype, op, wait);
   }
-  void reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
+  Task reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
                     const SumPlan& plan, Wait& wait) override {
     reductions_->push_back(count);
-    inner_->reduce_parts(parts, out, count, plan, wait);
+    return inner_->reduce_parts(parts, out, count, plan, wait);
   }
-  void all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,
+  Task all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,
                   Wait& wait) override {
-    inner_->all_gather(in, out, bytes_each, wait);
+    return inner_->all_gather(in, out, bytes_each, wait);
   }
-  void broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) override {
-    inner_->broadcast(inout, bytes, root, wait);
+  Task broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) override {
+    return inner_->broadcast(inout, bytes, root, wait);
   }
-  void barrier(Wait& wait) override { inner_->barrier(wait); }
+  Task barrier(Wait& wait) override { return inner_->barrier(wait); }
 
  private:
   std::unique_ptr<Backend> inner_;
@@ -66,7 +67,7 @@ class RecordingBackend final : public Backend {
 std::unique_ptr<Communicator> recording_communicator(std::vector<std::size_t>& reductions) {
   return std::make_unique<Communicator>(
       std::make_unique<RecordingBackend>(std::move(make_local_backends(1).front()), &reductions),
-      std::make_shared<Stream>(Device{}, "comm"), std::make_shared<AbortSignal>(),
+      std::make_shared<CommunicationThread>("comm"), std::make_shared<AbortSignal>(),
       CommunicatorOptions{});
 }
 

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <string>
 
+#include "collectives/communication_thread.h"
 #include "collectives/exchange.h"
 #include "collectives/shm/shm_backend.h"
 #include "tests/support/ranks.h"
@@ -101,7 +102,7 @@ inline std::unique_ptr<Communicator> make_shm_communicator(
   Wait wait(*abort, std::chrono::steady_clock::now() + std::chrono::seconds(30), "shm set-up");
   return std::make_unique<Communicator>(
       make_shm_backend(rank, size, exchange, wait),
-      std::make_shared<Stream>(Device{}, "comm " + std::to_string(rank)), abort,
+      std::make_shared<CommunicationThread>("comm " + std::to_string(rank)), abort,
       std::move(options));
 }
 

@@ -111,7 +111,24 @@ class Job:
         raise AssertionError(f"step {step} was not reached:\n{self.text()[-2000:]}")
 
     def wait(self, seconds=300):
-        return self.process.wait(timeout=seconds)
+        try:
+            return self.process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"not ended after {seconds} s:\n{self.threads()}\n{self.text()[-2000:]}") from None
+
+    def threads(self):
+        """What every thread of the job waits in: a line each."""
+        lines = []
+        for pid, rank in self.processes().items():
+            for task in sorted(pathlib.Path(f"/proc/{pid}/task").iterdir()):
+                try:
+                    name, call = (task / "comm").read_text().strip(), (task / "syscall").read_text().split()[0]
+                    state = (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+                    lines.append(f"pid {pid} rank {rank} thread {name}: {state}, system call {call}, "
+                                 f"{(task / 'wchan').read_text()}")  # fmt: skip
+                except OSError as error:
+                    lines.append(f"pid {pid} rank {rank}: {error}")
+        return "\n".join(lines)
 
     def text(self):
         return self.log.read_text(errors="replace")

@@ -13,8 +13,9 @@
 
 namespace lockstep {
 
-class Backend;      // collectives/backend.h
-class AbortSignal;  // collectives/abort_signal.h
+class Backend;              // collectives/backend.h
+class AbortSignal;          // collectives/abort_signal.h
+class CommunicationThread;  // collectives/communication_thread.h
 class LedgerRing;
 class Trace;
 
@@ -49,19 +50,26 @@ class Work {
   std::uint64_t sequence_;
 };
 
+/// What goes first where groups compete for the communication thread and the network: the next
+/// layer waits for its tensor group, a decision for the job's, and gradients have until the end of
+/// the step.
+enum class Lane : std::uint8_t { tensor, control, data };
+
 struct CommunicatorOptions {
   std::string name = "world";  // for messages and the ledger
+  Lane lane = Lane::data;
   std::chrono::nanoseconds timeout = std::chrono::minutes(5);
 };
 
 /// Collective operations of one group of ranks.
 ///
 /// Every rank calls the same operations in the same order, from one thread at a time; each starts
-/// after `ready` and runs on a communication thread. Public calls check, number, count, trace and
-/// write to the ledger; the backend moves bytes. With one rank all of them are the identity.
+/// after `ready` and after the one before it, and runs on the communication thread, beside those of
+/// other groups. Public calls check, number, count, trace and write to the ledger; the backend
+/// moves bytes. With one rank all of them are the identity.
 class Communicator {
  public:
-  Communicator(std::unique_ptr<Backend> backend, std::shared_ptr<Stream> thread,
+  Communicator(std::unique_ptr<Backend> backend, std::shared_ptr<CommunicationThread> thread,
                std::shared_ptr<AbortSignal> abort, CommunicatorOptions options);
   ~Communicator();  // frees; never communicates
   Communicator(const Communicator&) = delete;
@@ -70,7 +78,7 @@ class Communicator {
   int rank() const noexcept;
   int size() const noexcept;
   const std::string& name() const noexcept;
-  /// "local", "shm" or "mpi".
+  /// "local", "shm", "mpi", or "shm+mpi" for two levels.
   const char* backend_name() const noexcept;
 
   /// Operations from now on are written to these; null is none.
@@ -80,12 +88,14 @@ class Communicator {
   /// bytes. Collective: every rank asks for the same size, in the same order as all operations.
   Tensor allocate(std::int64_t elements, DType dtype);
 
-  /// inout = the reduction over ranks, in rank order, the same bits everywhere. f32, f64, i64.
+  /// inout = the reduction over ranks, the same bits everywhere; in rank order, except that large
+  /// f32 sums of several hosts are first made on each host. f32, f64, i64.
   Work all_reduce(Tensor inout, ReduceOp op, const Event& ready = {});
 
   /// out = the sum that `plan` makes of all ranks' parts. All parts of all ranks and `out` have the
-  /// same number of f32 elements and lie in memory from allocate(); `out` may be one of the parts,
-  /// whose other contents are unspecified afterwards. This rank gives plan->parts_of_rank[rank()].
+  /// same number of f32 elements and lie in memory from allocate(); `out` may be one of the parts.
+  /// What the other parts contain afterwards is not specified. This rank gives
+  /// plan->parts_of_rank[rank()] of them.
   Work reduce_parts(std::vector<Tensor> parts, Tensor out, std::shared_ptr<const SumPlan> plan,
                     const Event& ready = {});
 

@@ -62,7 +62,7 @@ class ProcessGroup {
   Communicator& world() noexcept;
 
   /// Ranks of one `color` form a group, ordered by (key, rank). Collective.
-  std::unique_ptr<Communicator> split(std::string name, int color, int key);
+  std::unique_ptr<Communicator> split(std::string name, int color, int key, Lane lane = Lane::data);
 
   /// Tells every rank to end with this cause: their waits throw within a fraction of a second. Any
   /// thread; does not wait.

@@ -32,6 +32,9 @@ class Event {
   void wait() const;
   /// As wait(), but gives up after `timeout` and returns false.
   bool wait_for(std::chrono::nanoseconds timeout) const;
+  /// Calls `then` once, when the event is reached or has failed: on the thread that ends it, or
+  /// here and now if it has ended. `then` must be short and must not throw.
+  void on_done(std::function<void()> then) const;
 
  private:
   std::shared_ptr<detail::EventState> state_;

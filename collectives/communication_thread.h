@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "collectives/task.h"
+#include "collectives/wait.h"
+#include "lockstep/collectives/communicator.h"
+#include "lockstep/core/stream.h"
+
+namespace lockstep {
+
+/// One collective operation, as its group hands it over.
+struct Operation {
+  Event ready;  // it begins after this
+  std::string text;
+  std::chrono::nanoseconds timeout{};  // from its beginning
+  std::shared_ptr<AbortSignal> abort;
+  std::function<Task(Wait& wait)> make;  // called once, when it begins; kept until it is done
+};
+
+/// The one thread of a process on which collectives run, and that calls MPI.
+///
+/// Every group has a queue of its own, whose operations run one after the other; those of different
+/// groups run side by side, each going on when what it waits for has come, lanes in their order.
+/// So no group waits for another, in whatever order the ranks get to them.
+///
+/// After an operation has failed, all others fail with the same exception, begun or not: what a
+/// transport has in flight then cannot be told.
+class CommunicationThread {
+ public:
+  class Queue;
+
+  explicit CommunicationThread(const std::string& name);
+  ~CommunicationThread();  // waits for what was handed over
+  CommunicationThread(const CommunicationThread&) = delete;
+  CommunicationThread& operator=(const CommunicationThread&) = delete;
+
+  /// A queue for one group, until remove().
+  std::shared_ptr<Queue> add_queue(Lane lane);
+  /// Nothing is handed over to `queue` any more; what was goes on.
+  void remove(Queue& queue);
+
+  /// Any thread. The event is reached or failed when the operation is done.
+  Event start(Queue& queue, Operation operation);
+  /// Runs `call` when all operations handed over before it are done; nothing else runs meanwhile.
+  Event call(std::function<void()> call);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;  // shared with events that are still to come
+};
+
+}  // namespace lockstep

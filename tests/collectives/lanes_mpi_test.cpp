@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups of one job that are under way at the same time.
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "support/mpi_main.h"
+
+namespace lockstep {
+namespace {
+
+using testing_support::job;
+
+Tensor filled(std::int64_t elements, float with) {
+  const Tensor tensor(Device{}, {elements}, DType::f32);
+  for (std::int64_t i = 0; i < elements; ++i) tensor.as<float>()[i] = with;
+  return tensor;
+}
+
+bool all_are(const Tensor& tensor, float wanted) {
+  for (std::int64_t i = 0; i < tensor.size(); ++i) {
+    if (tensor.as<float>()[i] != wanted) return false;
+  }
+  return true;
+}
+
+// Ranks get to the groups in different orders: with one queue for all, each would wait for another.
+TEST(Lanes, GroupsNeedNoCommonOrder) {
+  const auto first = job().split("first", 0, job().rank(), Lane::data);
+  const auto second = job().split("second", 0, job().rank(), Lane::tensor);
+  for (int round = 0; round < 10; ++round) {
+    const Tensor a = filled(100'003, 1.0F);
+    const Tensor b = filled(50'001, 2.0F);
+    const bool odd = (job().rank() + round) % 2 == 1;
+    std::vector<Work> works;
+    if (odd) works.push_back(first->all_reduce(a, ReduceOp::sum));
+    works.push_back(second->all_reduce(b, ReduceOp::sum));
+    works.back().wait();
+    if (!odd) works.push_back(first->all_reduce(a, ReduceOp::sum));
+    for (const Work& work : works) work.wait();
+    EXPECT_TRUE(all_are(a, static_cast<float>(job().size())));
+    EXPECT_TRUE(all_are(b, 2.0F * static_cast<float>(job().size())));
+  }
+}
+
+TEST(Lanes, ASmallOperationPassesALargeOne) {
+  const auto data = job().split("data", 0, job().rank(), Lane::data);
+  const auto tensor = job().split("tensor", 0, job().rank(), Lane::tensor);
+  const Tensor large = filled(40'000'000, 1.0F);
+  const Tensor small = filled(16, 1.0F);
+  data->barrier().wait();
+  const Work slow = data->all_reduce(large, ReduceOp::sum);
+  tensor->all_reduce(small, ReduceOp::sum).wait();
+  const bool passed = !slow.done() || job().size() == 1;
+  slow.wait();
+  EXPECT_TRUE(passed);
+  EXPECT_TRUE(all_are(large, static_cast<float>(job().size())));
+  EXPECT_TRUE(all_are(small, static_cast<float>(job().size())));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -15,14 +15,14 @@ MODEL = ["--model.preset", "none", "--model.layers", 2, "--model.hidden", 32, "-
          "--model.context", 16, "--model.vocab", 256, "--batch.global", 8, "--batch.micro", 2]  # fmt: skip
 
 
-def bench(*words):
+def bench(*words, stdin=""):
     command = [MPIRUN, "-n", "2", BIN, "bench", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100,
-                          stdin=subprocess.DEVNULL, env=clean_environment())  # fmt: skip
+                          input=stdin, env=clean_environment())  # fmt: skip
 
 
-def lines_of(*words):
-    run = bench(*words)
+def lines_of(*words, stdin=""):
+    run = bench(*words, stdin=stdin)
     assert run.returncode == 0, run.stderr
     lines = list(map(json.loads, run.stdout.splitlines()))
     for line in lines:
@@ -36,9 +36,17 @@ def lines_of(*words):
 
 
 def main():
-    sizes = [line["bytes"] for line in lines_of("allreduce", "--max_bytes", 262144, "--repeats", 3)]
-    assert sizes == [4096, 16384, 65536, 262144], sizes
-    lines_of("allreduce", "--max_bytes", 4096, "--repeats", 3, "--reduction", "fast")
+    listed = [4096, 65536, 12, 262144]
+    lines = lines_of("allreduce", "--sizes", ",".join(map(str, listed)), "--repeats", 3)
+    assert [line["bytes"] for line in lines] == listed, lines
+    assert [line["calls"] for line in lines] == [50, 1, 50, 1], lines
+    lines_of("allreduce", "--sizes", 4096, "--repeats", 3, "--reduction", "fast")
+    asked = lines_of("allreduce", "--sizes", "-", "--repeats", 2, stdin="65536\n4096\n65536\n")
+    assert [line["bytes"] for line in asked] == [65536, 4096, 65536], asked
+    for wrong in ["4096,6", "4096,,64", "4k"]:
+        refused = bench("allreduce", "--sizes", wrong)
+        assert refused.returncode == 78 and "is not a size" in refused.stderr, refused.stderr
+        assert refused.stderr.count("lockstep: ") == 1, refused.stderr
     assert len(lines_of("gemm", "--rows", 32, "--max_width", 256, "--repeats", 3)) == 2
     step = lines_of("step", "--repeats", 3, *MODEL)[0]
     assert step["tokens"] == 8 * 16 and step["passes_s"] < step["seconds_p90"], step

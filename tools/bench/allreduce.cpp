@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // All-reduce where gradients lie: in memory of the group, in place.
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
+#include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "lockstep/collectives/agree.h"
 #include "tools/bench/bench.h"
 
 namespace lockstep::tools {
@@ -13,9 +22,20 @@ namespace {
 // Small integers, so that every order of additions gives the same float.
 float value_of(std::int64_t i, int rank) { return static_cast<float>((i % 97) + rank); }
 
+// Small operations are timed in a row: one alone takes less than the ranks need to begin together.
+std::int64_t calls_together(std::int64_t bytes) { return bytes < 65536 ? 50 : 1; }
+
 Work reduce(Communicator& world, const Tensor& arena, const std::shared_ptr<SumPlan>& plan) {
   if (!plan) return world.all_reduce(arena, ReduceOp::sum);
   return world.reduce_parts({arena}, arena, plan);
+}
+
+[[noreturn]] void refuse(ProcessGroup& group, std::int64_t i, std::int64_t size, float is,
+                         float wanted) {
+  throw NumericError("rank " + std::to_string(group.rank()) + ": element " + std::to_string(i) +
+                         " of " + std::to_string(size) + " is " + std::to_string(is) + ", not " +
+                         std::to_string(wanted),
+                     "this is a fault of the communicator: report it");
 }
 
 void check(ProcessGroup& group, const Tensor& arena, const std::shared_ptr<SumPlan>& plan) {
@@ -25,36 +45,94 @@ void check(ProcessGroup& group, const Tensor& arena, const std::shared_ptr<SumPl
   for (std::int64_t i = 0; i < arena.size(); ++i) {
     float sum = 0.0F;
     for (int rank = 0; rank < group.size(); ++rank) sum += value_of(i, rank);
-    if (values[i] == sum) continue;
-    throw NumericError("rank " + std::to_string(group.rank()) + ": element " + std::to_string(i) +
-                           " of " + std::to_string(arena.size()) + " is " +
-                           std::to_string(values[i]) + ", not " + std::to_string(sum),
-                       "this is a fault of the communicator: report it");
+    if (values[i] != sum) refuse(group, i, arena.size(), values[i], sum);
   }
-  // Zeros stay zero, however often they are added.
-  std::fill_n(values, arena.size(), 0.0F);
 }
 
+// Ones, and on the last rank what makes the sum zero: it stays zero, however often it is added.
+float cancelling(ProcessGroup& group) {
+  return group.rank() + 1 < group.size() ? 1.0F : static_cast<float>(1 - group.size());
+}
+
+std::vector<double> sample(ProcessGroup& group, const Tensor& arena,
+                           const std::shared_ptr<SumPlan>& plan, std::int64_t repeats) {
+  const std::int64_t calls = calls_together(4 * arena.size());
+  float* values = arena.as<float>();
+  std::vector<double> seconds;
+  for (std::int64_t i = 0; i <= repeats; ++i) {
+    std::fill_n(values, arena.size(), cancelling(group));
+    const double time = timed(group, [&] {
+      for (std::int64_t call = 0; call < calls; ++call) reduce(group.world(), arena, plan).wait();
+    });
+    if (i > 0) seconds.push_back(time / static_cast<double>(calls));
+    const float* wrong =
+        std::find_if(values, values + arena.size(), [](float value) { return value != 0.0F; });
+    if (wrong != values + arena.size()) refuse(group, wrong - values, arena.size(), *wrong, 0.0F);
+  }
+  return seconds;
+}
+
+// The bytes of `word`, at least one element.
+std::int64_t size_of(const std::string& word) {
+  std::int64_t bytes = 0;
+  const char* end = word.data() + word.size();
+  const auto [stop, code] = std::from_chars(word.data(), end, bytes);
+  if (code != std::errc{} || stop != end || bytes < 4 || bytes % 4 != 0) {
+    throw ConfigError("allreduce: \"" + word + "\" is not a size",
+                      "give bytes, a multiple of 4: --sizes 4096,65536");
+  }
+  return bytes;
+}
+
+// Sizes one by one: of a list, or as rank 0 reads them.
+class Sizes {
+ public:
+  Sizes(ProcessGroup& group, const std::string& list) : group_(group), asks_(list == "-") {
+    if (asks_) return;
+    agree(group.world(), "read the sizes", [&] {
+      std::istringstream words(list);
+      for (std::string word; std::getline(words, word, ',');) listed_.push_back(size_of(word));
+    });
+  }
+
+  std::optional<std::int64_t> next() {
+    if (asks_) {
+      std::string line;
+      if (group_.rank() == 0) std::getline(std::cin, line);
+      line = broadcast_text(group_.world(), line, 0);
+      if (line.empty()) return std::nullopt;
+      agree(group_.world(), "read a size", [&] { listed_.push_back(size_of(line)); });
+    }
+    return at_ < listed_.size() ? std::optional(listed_[at_++]) : std::nullopt;
+  }
+
+ private:
+  ProcessGroup& group_;
+  bool asks_;
+  std::vector<std::int64_t> listed_;
+  std::size_t at_ = 0;
+};
+
 void run(ProcessGroup& group, const BenchOptions& options) {
-  const std::int64_t smallest = options.own.integer("min_bytes");
-  const std::int64_t largest = std::max(smallest, options.own.integer("max_bytes"));
   const auto repeats = options.own.integer("repeats");
   const double share = 2.0 * (group.size() - 1) / group.size();
   std::shared_ptr<SumPlan> plan;
   if (options.own.text("reduction") == "ordered") {
     plan = std::make_shared<SumPlan>(ordered_plan(group.size()));
   }
-  const Tensor memory = group.world().allocate(largest / 4, DType::f32);
-  for (std::int64_t bytes = smallest; bytes <= largest; bytes *= 4) {
-    const Tensor arena = memory.rows(0, bytes / 4);
-    check(group, arena, plan);
-    std::vector<double> seconds;
-    for (std::int64_t i = 0; i < repeats; ++i) {
-      seconds.push_back(timed(group, [&] { reduce(group.world(), arena, plan).wait(); }));
+  std::map<std::int64_t, Tensor> arenas;
+  Sizes sizes(group, options.own.text("sizes"));
+  while (const auto bytes = sizes.next()) {
+    if (!arenas.contains(*bytes)) {
+      arenas.emplace(*bytes, group.world().allocate(*bytes / 4, DType::f32));
+      check(group, arenas.at(*bytes), plan);
     }
-    nlohmann::ordered_json line = {{"bytes", bytes}, {"repeats", repeats}};
+    const Tensor& arena = arenas.at(*bytes);
+    const std::vector<double> seconds = sample(group, arena, plan, repeats);
+    nlohmann::ordered_json line = {
+        {"bytes", *bytes}, {"repeats", repeats}, {"calls", calls_together(*bytes)}};
     add_spread(line, "seconds", seconds);
-    line["bus_gb_per_s"] = share * static_cast<double>(bytes) / median(seconds) / 1e9;
+    line["bus_gb_per_s"] = share * static_cast<double>(*bytes) / median(seconds) / 1e9;
     line["checked"] = true;
     print_line(group, "allreduce", line);
   }
@@ -65,20 +143,14 @@ void run(ProcessGroup& group, const BenchOptions& options) {
 Bench bench_allreduce() {
   return {.name = "allreduce",
           .help = "sum of f32 over the ranks, in place, by size",
-          .keys = {{.name = "min_bytes",
-                    .type = ConfigType::integer,
-                    .default_value = "4096",
-                    .help = "first size; each is four times the one before",
-                    .min = 4},
-                   {.name = "max_bytes",
-                    .type = ConfigType::integer,
-                    .default_value = "67108864",
-                    .help = "last size",
-                    .min = 4},
+          .keys = {{.name = "sizes",
+                    .default_value = "4096,65536,1048576,4194304,26214400,67108864",
+                    .help = "bytes, comma-separated; - reads them from stdin, a line each, and "
+                            "answers each at once"},
                    {.name = "repeats",
                     .type = ConfigType::integer,
                     .default_value = "20",
-                    .help = "timed operations a size",
+                    .help = "timed refills a size; below 64 KiB 50 operations each, else one",
                     .min = 1},
                    {.name = "reduction",
                     .default_value = "ordered",

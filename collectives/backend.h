@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// What a transport must do. Called on the communication thread only, one operation at a time, in
-/// the same order on every rank, with arguments that Communicator has checked and that outlive the
+/// What a transport must do. Called on the communication thread, one operation at a time, in the
+/// same order on every rank, with arguments that Communicator has checked and that outlive the
 /// task. A task is done when this rank's part is complete: its buffers may be read and written
 /// again. It never blocks: operations of other groups go on while it waits, and the abort signal or
 /// the deadline of `wait` ends it by an exception.
@@ -26,6 +26,8 @@ class Backend {
   virtual const char* name() const noexcept = 0;
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
+  /// Whether operations may run on any thread, one at a time still: what calls MPI may not.
+  virtual bool any_thread() const noexcept { return false; }
 
   /// `memory` = zero-filled memory of this rank for reduce_parts, aligned to 64 bytes.
   virtual Task allocate(std::size_t bytes, std::shared_ptr<std::byte>& memory, Wait& wait) = 0;

@@ -54,16 +54,22 @@ class CommunicationThread::Queue {
   };
 
   const Lane lane_;
-  std::deque<Queued> waiting_;        // guarded by the thread's mutex
-  bool removed_ = false;              // guarded too
-  std::unique_ptr<Running> running_;  // of the communication thread alone
+  // Guarded by the thread's mutex:
+  std::deque<Queued> waiting_;
+  std::uint64_t busy_with_ = 0;          // the operation that has begun and is not done; 0: none
+  std::unique_ptr<Running> moves_here_;  // begun on another thread, to go on on this one
+  bool removed_ = false;
+  // Of the communication thread alone:
+  std::unique_ptr<Running> running_;
 };
 
 struct CommunicationThread::State {
   std::mutex mutex;  // of all but `running_` and what is marked
   std::condition_variable changed;
   std::uint64_t handed_over = 0;
-  std::uint64_t wakes = 0;                     // something has changed since
+  std::uint64_t wakes = 0;              // something has changed since
+  std::exception_ptr failed_elsewhere;  // an operation on the thread that handed it over
+  bool failed = false;
   std::vector<std::shared_ptr<Queue>> queues;  // by lane
   bool queues_changed = false;
   std::deque<Called> calls;
@@ -87,6 +93,7 @@ struct CommunicationThread::State {
   void update_order();
   bool advance(Queue& queue);
   std::unique_ptr<Queue::Running> next(Queue& queue);
+  void end(Queue& queue);
   bool run_due_call();
   void fail_all();
   bool idle(std::uint64_t seen);
@@ -96,31 +103,44 @@ struct CommunicationThread::State {
 void CommunicationThread::State::update_order() {
   if (!queues_changed) return;
   std::erase_if(queues, [](const auto& queue) {
-    return queue->removed_ && queue->waiting_.empty() && !queue->running_;
+    return queue->removed_ && queue->waiting_.empty() && queue->busy_with_ == 0;
   });
   order = queues;
   queues_changed = false;
 }
 
-// The next operation of the queue, if there is one and its input is ready.
+// The next operation of the queue, begun, if there is one and its input is ready.
 std::unique_ptr<CommunicationThread::Queue::Running> CommunicationThread::State::next(
     Queue& queue) {
   std::optional<Queued> begun;
   {
     const std::lock_guard lock(mutex);
-    if (queue.waiting_.empty() || !queue.waiting_.front().operation.ready.done()) return nullptr;
+    if (queue.moves_here_) return std::move(queue.moves_here_);
+    if (queue.busy_with_ != 0 || queue.waiting_.empty() ||
+        !queue.waiting_.front().operation.ready.done()) {
+      return nullptr;
+    }
     begun = std::move(queue.waiting_.front());
     queue.waiting_.pop_front();
+    queue.busy_with_ = begun->number;
   }
   const Event done = begun->done;
   try {
     begun->operation.ready.wait();  // throws if it has failed
-    return std::make_unique<Queue::Running>(std::move(*begun));
+    auto running = std::make_unique<Queue::Running>(std::move(*begun));
+    running->task.start();
+    return running;
   } catch (...) {
     failure = std::current_exception();
     done.fail(failure);
     return nullptr;
   }
+}
+
+void CommunicationThread::State::end(Queue& queue) {
+  queue.running_.reset();
+  const std::lock_guard lock(mutex);
+  queue.busy_with_ = 0;
 }
 
 // Goes on with the queue's operations as far as they get without waiting. Returns whether anything
@@ -133,18 +153,17 @@ bool CommunicationThread::State::advance(Queue& queue) {
     } else {
       queue.running_ = next(queue);
       if (!queue.running_) return moved;
-      queue.running_->task.start();
     }
     moved = true;
     if (!queue.running_->task.done()) return moved;
     const Event done = queue.running_->queued.done;
     try {
       queue.running_->task.rethrow();
-      queue.running_.reset();
+      end(queue);
       done.reach();
     } catch (...) {
       failure = std::current_exception();
-      queue.running_.reset();
+      end(queue);
       done.fail(failure);
     }
   }
@@ -157,9 +176,9 @@ bool CommunicationThread::State::run_due_call() {
     const std::lock_guard lock(mutex);
     if (calls.empty()) return false;
     for (const auto& queue : queues) {
-      const bool earlier =
-          (queue->running_ && queue->running_->queued.number < calls.front().number) ||
-          (!queue->waiting_.empty() && queue->waiting_.front().number < calls.front().number);
+      const std::uint64_t number = calls.front().number;
+      const bool earlier = (queue->busy_with_ != 0 && queue->busy_with_ < number) ||
+                           (!queue->waiting_.empty() && queue->waiting_.front().number < number);
       if (earlier) return false;
     }
     due = std::move(calls.front());
@@ -178,9 +197,14 @@ void CommunicationThread::State::fail_all() {
   std::vector<Event> events;
   {
     const std::lock_guard lock(mutex);
+    failed = true;
     for (const auto& queue : queues) {
-      if (queue->running_) events.push_back(queue->running_->queued.done);
-      queue->running_.reset();
+      for (auto* const begun : {&queue->running_, &queue->moves_here_}) {
+        if (!*begun) continue;
+        events.push_back((*begun)->queued.done);
+        begun->reset();
+        queue->busy_with_ = 0;
+      }
       for (const Queued& queued : queue->waiting_) events.push_back(queued.done);
       queue->waiting_.clear();
     }
@@ -228,6 +252,7 @@ void CommunicationThread::State::run() {
       const std::lock_guard lock(mutex);
       seen = wakes;
       update_order();
+      if (failed_elsewhere && !failure) failure = failed_elsewhere;
     }
     bool moved = false;
     for (const auto& queue : order) moved = advance(*queue) || moved;
@@ -277,7 +302,58 @@ void CommunicationThread::remove(Queue& queue) {
   state_->queues_changed = true;
 }
 
+// Nothing if it must queue.
+std::optional<Event> CommunicationThread::begin_here(Queue& queue, Operation& operation) {
+  State& state = *state_;
+  Queued begun;
+  {
+    const std::lock_guard lock(state.mutex);
+    if (state.failed || queue.busy_with_ != 0 || !queue.waiting_.empty()) return std::nullopt;
+    begun.number = queue.busy_with_ = ++state.handed_over;
+  }
+  begun.operation = std::move(operation);
+  begun.done = Event::make();
+  const Event done = begun.done;
+  std::exception_ptr failure;
+  try {
+    begun.operation.ready.wait();  // throws if it has failed
+    auto running = std::make_unique<Queue::Running>(std::move(begun));
+    running->task.start();
+    if (!running->task.done()) {
+      {
+        const std::lock_guard lock(state.mutex);
+        queue.moves_here_ = std::move(running);
+      }
+      state.wake();
+      return done;
+    }
+    running->task.rethrow();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  bool others = false;
+  {
+    const std::lock_guard lock(state.mutex);
+    queue.busy_with_ = 0;
+    if (failure) {
+      state.failed_elsewhere = failure;
+      state.failed = true;
+    }
+    others = failure || !queue.waiting_.empty() || !state.calls.empty();
+  }
+  if (others) state.wake();
+  if (failure) {
+    done.fail(failure);
+  } else {
+    done.reach();
+  }
+  return done;
+}
+
 Event CommunicationThread::start(Queue& queue, Operation operation) {
+  if (operation.may_begin_here && operation.ready.done()) {
+    if (const auto done = begin_here(queue, operation)) return *done;
+  }
   const Event done = Event::make();
   const Event ready = operation.ready;
   {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "collectives/task.h"
@@ -15,11 +16,13 @@ namespace lockstep {
 
 /// One collective operation, as its group hands it over.
 struct Operation {
-  Event ready;  // it begins after this
-  std::string text;
+  Event ready;                         // it begins after this
+  std::function<std::string()> text;   // for messages
   std::chrono::nanoseconds timeout{};  // from its beginning
   std::shared_ptr<AbortSignal> abort;
   std::function<Task(Wait& wait)> make;  // called once, when it begins; kept until it is done
+  /// It is short and calls no MPI, so it may begin on the thread that hands it over.
+  bool may_begin_here = false;
 };
 
 /// The one thread of a process on which collectives run, and that calls MPI.
@@ -27,6 +30,9 @@ struct Operation {
 /// Every group has a queue of its own, whose operations run one after the other; those of different
 /// groups run side by side, each going on when what it waits for has come, lanes in their order.
 /// So no group waits for another, in whatever order the ranks get to them.
+///
+/// A short operation whose input is there begins on the thread that hands it over, and only moves
+/// to this one where it has to wait: two changes of thread take longer than a small sum.
 ///
 /// After an operation has failed, all others fail with the same exception, begun or not: what a
 /// transport has in flight then cannot be told.
@@ -50,6 +56,8 @@ class CommunicationThread {
   Event call(std::function<void()> call);
 
  private:
+  std::optional<Event> begin_here(Queue& queue, Operation& operation);
+
   struct State;
   std::shared_ptr<State> state_;  // shared with events that are still to come
 };

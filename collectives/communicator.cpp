@@ -16,6 +16,9 @@
 namespace lockstep {
 namespace {
 
+// Up to here a sum takes less time than the change to another thread and back.
+constexpr std::size_t kShortBytes = std::size_t{64} << 10;
+
 std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.data()); }
 std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
 
@@ -64,13 +67,16 @@ struct Communicator::State {
     CommOperation operation = CommOperation::barrier;
     std::int64_t count = 0;
     DType dtype = DType::u8;
+
+    std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }
   };
 
   std::shared_ptr<Shared> shared;
   std::shared_ptr<CommunicationThread> thread;
   std::shared_ptr<CommunicationThread::Queue> queue;
   CommunicatorOptions options;
-  std::shared_ptr<LedgerRing> ledger;  // shared with the operations under way
+  std::shared_ptr<const std::string> shared_name;  // for messages of operations under way
+  std::shared_ptr<LedgerRing> ledger;              // shared with the operations under way
   std::shared_ptr<Trace> trace;
   std::uint64_t sequence = 0;
 
@@ -79,7 +85,8 @@ struct Communicator::State {
       : shared(std::make_shared<Shared>(std::move(backend), std::move(abort))),
         thread(std::move(runs_on)),
         queue(thread->add_queue(chosen.lane)),
-        options(std::move(chosen)) {}
+        options(std::move(chosen)),
+        shared_name(std::make_shared<const std::string>(options.name)) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() { thread->remove(*queue); }
@@ -87,7 +94,7 @@ struct Communicator::State {
   int size() const { return shared->backend->size(); }
   UsageError refuse(CommOperation operation, const std::string& why, std::string hint) const;
   void check_memory(CommOperation operation, const Tensor& tensor) const;
-  std::string text(const What& what) const;
+  std::function<std::string()> text(const What& what) const;
   Work start(const What& what, const Event& ready, Body body);
   static Task observed(std::shared_ptr<Shared> shared, std::shared_ptr<LedgerRing> ledger,
                        std::shared_ptr<Trace> trace, std::uint64_t number, Body body, Wait& wait);
@@ -97,7 +104,7 @@ struct Communicator::State {
 Task Communicator::State::observed(std::shared_ptr<Shared> shared,
                                    std::shared_ptr<LedgerRing> ledger, std::shared_ptr<Trace> trace,
                                    std::uint64_t number, Body body, Wait& wait) {
-  const TraceSpan span(trace.get(), wait.operation(), "communication");
+  const TraceSpan span(trace.get(), trace ? wait.operation() : std::string(), "communication");
   if (ledger) ledger->started(number, steady_ns());
   co_await body(*shared->backend, wait);
   if (ledger) ledger->ended(number, steady_ns());
@@ -119,15 +126,16 @@ void Communicator::State::check_memory(CommOperation operation, const Tensor& te
   }
 }
 
-// "rank 1: all_reduce #12 of group world (8 x f32)"
-std::string Communicator::State::text(const What& what) const {
-  std::string text = "rank " + std::to_string(shared->backend->rank()) + ": " +
-                     to_string(what.operation) + " #" + std::to_string(sequence) + " of group " +
-                     options.name;
-  if (what.operation != CommOperation::barrier) {
-    text += " (" + std::to_string(what.count) + " x " + to_string(what.dtype) + ")";
-  }
-  return text;
+// "rank 1: all_reduce #12 of group world (8 x f32)"; refers to nothing of this object.
+std::function<std::string()> Communicator::State::text(const What& what) const {
+  return [rank = shared->backend->rank(), number = sequence, name = shared_name, what] {
+    std::string text = "rank " + std::to_string(rank) + ": " + to_string(what.operation) + " #" +
+                       std::to_string(number) + " of group " + *name;
+    if (what.operation != CommOperation::barrier) {
+      text += " (" + std::to_string(what.count) + " x " + to_string(what.dtype) + ")";
+    }
+    return text;
+  };
 }
 
 Work Communicator::State::start(const What& what, const Event& ready, Body body) {
@@ -147,11 +155,15 @@ Work Communicator::State::start(const What& what, const Event& ready, Body body)
                .text = text(what),
                .timeout = options.timeout,
                .abort = shared->abort,
-               .make = [shared = shared, ledger = ledger, trace = trace, number,
-                        body = std::move(body)](Wait& wait) mutable {
-                 return observed(shared, ledger, trace, number, std::move(body), wait);
-               }});
-  shared->abort->watch(done);
+               .make =
+                   [shared = shared, ledger = ledger, trace = trace, number,
+                    body = std::move(body)](Wait& wait) mutable {
+                     return observed(shared, ledger, trace, number, std::move(body), wait);
+                   },
+               .may_begin_here = shared->backend->any_thread() &&
+                                 what.operation != CommOperation::allocate &&
+                                 what.bytes() * to_size(size()) <= 2 * kShortBytes});
+  if (!done.done()) shared->abort->watch(done);
   return {done, sequence};
 }
 

@@ -50,6 +50,10 @@ std::optional<microseconds> Backoff::step() {
 
 Wait::Wait(const AbortSignal& abort, std::chrono::steady_clock::time_point deadline,
            std::string operation)
+    : Wait(abort, deadline, [text = std::move(operation)] { return text; }) {}
+
+Wait::Wait(const AbortSignal& abort, std::chrono::steady_clock::time_point deadline,
+           std::function<std::string()> operation)
     : abort_(abort),
       deadline_(deadline),
       began_(std::chrono::steady_clock::now()),
@@ -59,7 +63,7 @@ void Wait::check() {
   abort_.throw_if_raised();
   const auto now = std::chrono::steady_clock::now();
   if (now < deadline_) return;
-  throw TimeoutError(operation_ + ": gave up after " + seconds_text(now - began_),
+  throw TimeoutError(operation() + ": gave up after " + seconds_text(now - began_),
                      "look at the log of the rank that is late; timeout.collective sets the time");
 }
 

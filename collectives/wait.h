@@ -4,6 +4,7 @@
 #include <chrono>
 #include <coroutine>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -48,12 +49,16 @@ class Backoff {
 /// Both throw CommError when the signal is raised, TimeoutError when the deadline has passed.
 class Wait {
  public:
+  /// `operation` is asked for only where a message needs it.
+  Wait(const AbortSignal& abort, std::chrono::steady_clock::time_point deadline,
+       std::function<std::string()> operation);
   Wait(const AbortSignal& abort, std::chrono::steady_clock::time_point deadline,
        std::string operation);
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
 
-  const std::string& operation() const noexcept { return operation_; }
+  /// "rank 1: all_reduce #12 of group data"
+  std::string operation() const { return operation_(); }
 
   /// One bounded wait of this thread.
   void step();
@@ -99,7 +104,7 @@ class Wait {
   const AbortSignal& abort_;
   std::chrono::steady_clock::time_point deadline_;
   std::chrono::steady_clock::time_point began_;
-  std::string operation_;  // "rank 1: all_reduce #12 of group data"
+  std::function<std::string()> operation_;
   Backoff backoff_;
   bool moved_ = false;
   std::coroutine_handle<> at_;  // where the task waits, if it does

@@ -24,6 +24,7 @@ class SharedMemoryBackend final : public Backend {
   const char* name() const noexcept override { return name_; }
   int rank() const noexcept override { return mailbox_.rank(); }
   int size() const noexcept override { return mailbox_.size(); }
+  bool any_thread() const noexcept override { return true; }
 
   Task allocate(std::size_t bytes, std::shared_ptr<std::byte>& memory, Wait& wait) override;
   Task all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,

@@ -20,7 +20,7 @@ struct Bench {
 
   Operation operation(std::function<Task(Wait&)> make, Event ready = {}) const {
     return {.ready = std::move(ready),
-            .text = "trial",
+            .text = [] { return std::string("trial"); },
             .timeout = std::chrono::seconds(10),
             .abort = abort,
             .make = std::move(make)};

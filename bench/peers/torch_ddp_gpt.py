@@ -55,6 +55,14 @@ class Gpt2(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+def reduce_all(model, ranks):
+    flat = torch.cat([p.grad.flatten() for p in model.parameters()])
+    dist.all_reduce(flat)
+    flat /= ranks
+    for p, part in zip(model.parameters(), flat.split([p.numel() for p in model.parameters()]), strict=True):
+        p.grad.copy_(part.view_as(p))
+
+
 def main():
     parser = argparse.ArgumentParser()
     for key, value in {"layers": 4, "hidden": 256, "heads": 8, "context": 256, "vocab": 256}.items():
@@ -63,6 +71,9 @@ def main():
     parser.add_argument("--batch-micro", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--bucket-mib", type=float, default=25)
+    parser.add_argument("--reduce", choices=["overlap", "after", "none"], default="overlap",
+                        help="gradients during the backward pass, in one piece behind it, or not at all")  # fmt: skip
     options = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -70,7 +81,8 @@ def main():
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     model = Gpt2(options)
-    parallel = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    parallel = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True,
+                                                  bucket_cap_mb=options.bucket_mib)  # fmt: skip
     run = torch.compile(parallel) if options.compile else parallel
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), fused=True)
     leaves = options.batch_global // options.batch_micro // ranks
@@ -79,28 +91,34 @@ def main():
     batches = [torch.randint(options.vocab, shape, generator=generator) for _ in range(leaves)]
 
     seconds = []
-    for _ in range(options.repeats + 3):
+    for step in range(options.repeats + 3):
+        if step == 3:
+            cpu = time.process_time()
         dist.barrier()
         began = time.perf_counter()
         optimizer.zero_grad(set_to_none=False)
         for i, batch in enumerate(batches):
-            last = i + 1 == leaves
+            last = i + 1 == leaves and options.reduce == "overlap"
             with contextlib.nullcontext() if last else parallel.no_sync():
                 loss = run(batch[:, :-1], batch[:, 1:])
                 (loss / leaves).backward()
+        if options.reduce == "after":
+            reduce_all(model, ranks)
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         slowest = torch.tensor(time.perf_counter() - began, dtype=torch.float64)
         dist.all_reduce(slowest, dist.ReduceOp.MAX)
         seconds.append(slowest.item())
+    cpu = torch.tensor((time.process_time() - cpu) / options.repeats, dtype=torch.float64)
+    dist.all_reduce(cpu)
     seconds = sorted(seconds[3:])
     if rank == 0:
         assert math.isfinite(loss.item()) and loss.item() < math.log(options.vocab) + 1
         median = seconds[len(seconds) // 2]
         tokens = options.batch_global * options.context
-        line = {"peer": "torch-ddp-gloo", "torch": torch.__version__, "compile": options.compile,
+        line = {"peer": "torch-ddp-gloo", "torch": torch.__version__, "compile": options.compile, "reduce": options.reduce,
                 "ranks": ranks, "parameters": sum(p.numel() for p in model.parameters()),
-                "seconds": median, "tokens_per_s": tokens / median, "loss": loss.item()}  # fmt: skip
+                "seconds": median, "tokens_per_s": tokens / median, "cpu_s": cpu.item(), "loss": loss.item()}  # fmt: skip
         print(json.dumps(line), flush=True)
     dist.destroy_process_group()
 

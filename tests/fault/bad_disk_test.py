@@ -11,7 +11,7 @@ import errno
 import os
 import pathlib
 import re
-import subprocess
+import signal
 import sys
 import tempfile
 import time
@@ -20,9 +20,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from mounts import may_mount, mortal_disk, small_disk  # noqa: E402
 from train import TINY, Job, lines_of, newest_commit, result_of, train, verify, wait_for  # noqa: E402
 
-# Steps that last some milliseconds, so that a disk can be mended between two saves.
-OPTIONS = {**TINY, "model.hidden": 128, "model.context": 64, "steps": 400, "checkpoint.every": 10,
+OPTIONS = {**TINY, "model.hidden": 128, "model.context": 64, "steps": 200, "schedule.total": 1000, "checkpoint.every": 10,
            "checkpoint.keep": 1, "checkpoint.max_failures": 1000}  # fmt: skip
+# More steps than a job makes while its disk fails and is mended, however slow the machine: it is told
+# to leave.
+ENDLESS = {**OPTIONS, "steps": 1_000_000}
 TWICE = r"NOTE the save of step \d+ failed \(2 in a row"
 
 
@@ -31,10 +33,24 @@ def size_of(folder):
     return sum(path.lstat().st_blocks * 512 for path in [folder, *folder.rglob("*")])
 
 
-def check_bits(run, peace, job):
-    assert result_of(run)["weights_sha256"] == result_of(peace)["weights_sha256"], job.text()[-3000:]
-    assert lines_of(run) == lines_of(peace), "lines of metrics.jsonl differ or are missing"
+def wait_for_commit_after(job, store, before):
+    deadline = time.monotonic() + 60
+    while newest_commit(store) == before:
+        assert job.process.poll() is None and time.monotonic() < deadline, f"no commit\n{job.text()[-3000:]}"
+        time.sleep(0.02)
+
+
+def check_leaves(job, run, store, peace):
+    """Saves when it is told to leave; until then the losses were those of a run with a good disk."""
+    job.wait_for_step(100)
+    os.kill(job.pids()[1], signal.SIGUSR1)
+    assert job.wait(60) == 75, job.text()[-3000:]
+    expected, found = lines_of(peace), lines_of(run)
+    common = expected.keys() & found.keys()
+    assert len(common) >= 100 and all(found[step] == expected[step] for step in common)
     assert re.search(r"checkpoints: \d+ commits, \d+ failed saves", job.text()), job.text()[-3000:]
+    assert newest_commit(store) == (1, result_of(run)["steps"])
+    verify(store)
 
 
 def check_given_up(job, run, store, first, error):
@@ -52,24 +68,23 @@ def check_given_up(job, run, store, first, error):
 def check_full(folder, peace, commit):
     with small_disk(folder / "small", commit * 3 // 2) as resize:
         run, log, store = folder / "full", folder / "full.log", f"file:{folder}/small/store"
-        with Job(2, {**OPTIONS, "run": run, "store": store}, log) as job:
-            wait_for(job, TWICE)
+        with Job(2, {**ENDLESS, "run": run, "store": store}, log) as job:
+            # Not always that of step 10: two saves at once have no room.
+            wait_for_commit_after(job, store, None)
             first = newest_commit(store)
-            assert first == (1, OPTIONS["checkpoint.every"]), (first, job.text()[-3000:])
+            wait_for(job, TWICE)
+            assert newest_commit(store) == first, (first, job.text()[-3000:])
             verify(store)
             assert os.strerror(errno.ENOSPC) in job.text() and "the file system is full" in job.text(), job.text()
             resize(4 * commit)
-            while newest_commit(store) == first and job.process.poll() is None:
-                time.sleep(0.02)
-            assert job.process.poll() is None, "no save was made before the last one"
-            assert job.wait(120) == 0, job.text()[-3000:]
-            check_bits(run, peace, job)
-        assert newest_commit(store) == (1, OPTIONS["steps"])
-        verify(store)
-    print("a store with room for one commit: counted, the commit stands; with more room the next save is made", flush=True)
+            wait_for_commit_after(job, store, first)
+            check_leaves(job, run, store, peace)
+    print("a store with room for one commit: counted, the commit stands; with more room the next save is made",
+          flush=True)  # fmt: skip
     with small_disk(folder / "small again", commit * 3 // 2):
         run, log, store = folder / "given up", folder / "given up.log", f"file:{folder}/small again/store"
-        with Job(2, {**OPTIONS, "run": run, "store": store, "checkpoint.max_failures": 2}, log) as job:
+        options = {**ENDLESS, "run": run, "store": store, "checkpoint.max_failures": 2, "checkpoint.async": "false"}
+        with Job(2, options, log) as job:
             check_given_up(job, run, store, (1, 10), os.strerror(errno.ENOSPC))
     print("and with checkpoint.max_failures = 2 the job ends with 79, the commit stands", flush=True)
 
@@ -77,12 +92,13 @@ def check_full(folder, peace, commit):
 def check_errors(folder, peace, library):
     """One run through all errors, one after another."""
     run, log, control = folder / "errors", folder / "errors.log", folder / "control"
+    standing = None
     environment = {"LD_PRELOAD": library, "FAILING_DISK": str(control)}
-    with Job(2, {**OPTIONS, "run": run}, log, environment=environment) as job:
-        job.wait_for_step(20)
+    with Job(2, {**ENDLESS, "run": run}, log, environment=environment) as job:
         for call, error, limit, hint in (("pwrite", errno.EDQUOT, 100_000, "quota is used up"),
                                          ("pwrite", errno.EIO, 0, "disk or the file server failed"),
                                          ("fsync", errno.EIO, 0, "disk or the file server failed")):  # fmt: skip
+            wait_for_commit_after(job, run, standing)
             before, seen = newest_commit(run), len(job.text())
             (folder / "next").write_text(f"{call} {int(error)} {limit} {run}/checkpoints/\n")
             (folder / "next").rename(control)
@@ -95,14 +111,11 @@ def check_errors(folder, peace, library):
             standing = newest_commit(run)
             assert standing >= before, (standing, before)
             verify(run)
+            assert newest_commit(run) == standing
             control.unlink()
-            while newest_commit(run) == standing and job.process.poll() is None:
-                time.sleep(0.02)
-            assert job.process.poll() is None, f"no save after {os.strerror(error)}\n{job.text()[-3000:]}"
-            print(f"{call}: {os.strerror(error)}: named and counted, {standing} stands, then {newest_commit(run)}", flush=True)
-        assert job.wait(120) == 0, job.text()[-3000:]
-        check_bits(run, peace, job)
-    verify(run)
+            print(f"{call}: {os.strerror(error)}: named and counted, {standing} stands", flush=True)
+        wait_for_commit_after(job, run, standing)
+        check_leaves(job, run, run, peace)
 
 
 def check_broken_disk(folder, commit):
@@ -113,11 +126,10 @@ def check_broken_disk(folder, commit):
             print("no loop devices here: no disk with I/O errors of its own")
             return
         run, log, store = folder / "broken", folder / "broken.log", f"file:{disk}/store"
-        with Job(2, {**OPTIONS, "run": run, "store": store, "checkpoint.max_failures": 2}, log) as job:
-            job.wait_for_step(25)
+        with Job(2, {**ENDLESS, "run": run, "store": store, "checkpoint.max_failures": 2}, log) as job:
+            wait_for_commit_after(job, store, None)
             break_it()
-            commit = newest_commit(store)
-            check_given_up(job, run, store, commit, os.strerror(errno.EIO))
+            check_given_up(job, run, store, newest_commit(store), os.strerror(errno.EIO))
     print("a disk that breaks: 79 after two failed saves, the commit stands", flush=True)
 
 

@@ -13,27 +13,20 @@ import pathlib
 import random
 import re
 import resource
-import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
-from train import BIN, TINY, Job, clean_environment, lines_of, newest_commit, result_of, train  # noqa: E402
+from mounts import may_mount, small_disk  # noqa: E402
+from train import TINY, Job, lines_of, newest_commit, result_of, train, verify, wait_for  # noqa: E402
 
 OPTIONS = {**TINY, "steps": 400, "checkpoint.every": 10, "checkpoint.max_failures": 1000}
 
 
 # Slower steps, for what is done to a job from outside while it runs.
 SLOW = {**OPTIONS, "model.hidden": 128, "model.context": 64, "steps": 500}
-
-
-def verify(run):
-    found = subprocess.run([BIN, "ckpt", "verify", str(run)], capture_output=True, text=True, check=False,
-                           env=clean_environment())  # fmt: skip
-    assert found.returncode == 0, found.stdout + found.stderr
 
 
 def check_end(run, peace, log):
@@ -43,16 +36,6 @@ def check_end(run, peace, log):
     verify(run)
     left = list((run / "checkpoints/t").glob("*")) if (run / "checkpoints/t").exists() else []
     assert not left, left
-
-
-def wait_for(job, pattern, seconds=60, meanwhile=lambda: None):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and job.process.poll() is None:
-        meanwhile()
-        if re.search(pattern, job.text()):
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"no {pattern!r}:\n{job.text()[-3000:]}")
 
 
 def wait_for_record(job, number):
@@ -156,35 +139,20 @@ def fill(folder):
 
 def check_full_disk(folder, peace):
     disk = folder / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "none", str(disk)], check=True)
-    # What a run needs, and little more, so that the rest is filled at once.
-    (disk / "filler").write_bytes(bytes((128 - 64) << 20))
-    run, log = disk / "run", folder / "disk.log"
-    with Job(2, {**SLOW, "run": run}, log) as job:
-        job.wait_for_step(20)
-        # Again and again: a commit under way may still make room by what it retires.
-        wait_for(job, r"NOTE the save of step \d+ failed \(2 in a row", meanwhile=lambda: fill(disk))
-        (disk / "filler").unlink()
-        assert job.wait(120) == 0, job.text()[-3000:]
-        text = job.text()
-    assert "the file system is full" in text, text[-3000:]
-    check_end(run, peace, log)
+    with small_disk(disk, "128m"):
+        # What a run needs, and little more, so that the rest is filled at once.
+        (disk / "filler").write_bytes(bytes((128 - 64) << 20))
+        run, log = disk / "run", folder / "disk.log"
+        with Job(2, {**SLOW, "run": run}, log) as job:
+            job.wait_for_step(20)
+            # Again and again: a commit under way may still make room by what it retires.
+            wait_for(job, r"NOTE the save of step \d+ failed \(2 in a row", meanwhile=lambda: fill(disk))
+            (disk / "filler").unlink()
+            assert job.wait(120) == 0, job.text()[-3000:]
+            text = job.text()
+        assert "the file system is full" in text, text[-3000:]
+        check_end(run, peace, log)
     print("a full disk that held the whole run folder: the same bits, no line of metrics.jsonl is lost")
-
-
-def may_mount():
-    """Whether this process may mount; runs again in a mount namespace of its own where it must."""
-    if os.environ.get("LOCKSTEP_TEST_NAMESPACE"):
-        return True
-    for way in (["unshare", "-m"], ["unshare", "-U", "-r", "-m"]):
-        if not shutil.which("unshare") or (way[1] == "-m" and os.geteuid() != 0):
-            continue
-        probe = [*way, "mount", "-t", "tmpfs", "none", "/mnt"]
-        if subprocess.run(probe, capture_output=True, check=False).returncode == 0:
-            environment = {**os.environ, "LOCKSTEP_TEST_NAMESPACE": "1"}
-            os.execvpe(way[0], [*way, sys.executable, *sys.argv], environment)
-    return False
 
 
 def main():
@@ -204,10 +172,7 @@ def main():
         check_failing_store(folder, slow)
         check_giving_up(folder)
         if mounting:
-            try:
-                check_full_disk(folder, slow)
-            finally:
-                subprocess.run(["umount", str(folder / "disk")], check=False)
+            check_full_disk(folder, slow)
         else:
             print("this process may not mount a file system: the full disk was a limit on file sizes only")
 

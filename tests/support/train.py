@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts `lockstep train` as a user would and reads what it leaves, for tests in Python."""
+import contextlib
 import json
 import os
 import pathlib
@@ -20,8 +21,9 @@ def flags(options):
     return [word for key, value in options.items() for word in (f"--{key}", str(value))]
 
 
-def command(ranks, options):
-    launcher = [MPIRUN, "-n", str(ranks)] if ranks else []
+def command(ranks, options, launcher=None):
+    if launcher is None:
+        launcher = [MPIRUN, "-n", str(ranks)] if ranks else []
     return [*launcher, BIN, "train", *flags(options)]
 
 
@@ -41,18 +43,20 @@ def clean_environment():
 class Job:
     """A running job in a session of its own; `with` ends whatever of it is left."""
 
-    def __init__(self, ranks, options, log, transports=None):
-        """`transports`: byte transports of Open MPI, instead of those that mpirun-local chooses."""
+    def __init__(self, ranks, options, log, transports=None, launcher=None, environment=None):
+        """`transports`: byte transports of Open MPI, instead of those that mpirun-local chooses.
+        `launcher`: the words before the command, instead of mpirun-local (Hosts.launcher)."""
         self.run = pathlib.Path(options["run"])
         self.log = pathlib.Path(log)
         self.mark = uuid.uuid4().hex
         before = self.attempt()
         with open(self.log, "ab") as out:
             self.process = subprocess.Popen(
-                command(ranks, options), stdout=out, stderr=subprocess.STDOUT,
+                command(ranks, options, launcher), stdout=out, stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL, start_new_session=True,
                 env={**clean_environment(), "LOCKSTEP_TEST_MARK": self.mark,
-                     **({"LOCKSTEP_LOCAL_BTL": transports} if transports else {})})  # fmt: skip
+                     **({"LOCKSTEP_LOCAL_BTL": transports} if transports else {}),
+                     **(environment or {})})  # fmt: skip
         self.before = before
 
     def __enter__(self):
@@ -62,7 +66,8 @@ class Job:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # ended meanwhile
+                os.kill(pid, signal.SIGKILL)
         self.process.wait()
 
     def processes(self):
@@ -134,9 +139,9 @@ class Job:
         return self.log.read_text(errors="replace")
 
 
-def train(ranks, options, log, seconds=300):
+def train(ranks, options, log, seconds=300, launcher=None):
     """Runs a job to its end; its exit status."""
-    with Job(ranks, options, log) as job:
+    with Job(ranks, options, log, launcher=launcher) as job:
         return job.wait(seconds)
 
 
@@ -170,3 +175,21 @@ def newest_commit(run):
                              env=clean_environment(), check=False)  # fmt: skip
     live = [line.split() for line in listing.stdout.splitlines() if line.endswith("live")]
     return (int(live[-1][1]), int(live[-1][0])) if live else None
+
+
+def verify(run):
+    """That the newest checkpoint is whole: every byte is read."""
+    found = subprocess.run([BIN, "ckpt", "verify", str(run)], capture_output=True, text=True, check=False,
+                           env=clean_environment())  # fmt: skip
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def wait_for(job, pattern, seconds=60, meanwhile=lambda: None):
+    """Until a running job has printed the pattern."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and job.process.poll() is None:
+        meanwhile()
+        if re.search(pattern, job.text()):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no {pattern!r}:\n{job.text()[-3000:]}")

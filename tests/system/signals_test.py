@@ -11,7 +11,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
-from train import (BIN, SOURCE, TINY, Job, clean_environment, command, lines_of, newest_commit,  # noqa: E402
+from train import (BIN, SOURCE, TINY, Job, alive, clean_environment, command, lines_of, newest_commit,  # noqa: E402
                    result_of, train)  # fmt: skip
 
 OPTIONS = {**TINY, "steps": 300, "checkpoint.every": 1000}
@@ -77,6 +77,34 @@ def until_done(folder, peace):
     print("run-until-done: two kills, three attempts, the same bits; 78 is not repeated")
 
 
+# A launcher whose first attempt fails, and which then waits for what never comes, as its child does.
+STUCK = r"""
+attempt=$(($(cat "$1/count" 2>/dev/null) + 1))
+echo $attempt >"$1/count"
+echo "{\"attempt\":$attempt}" >"$1/attempt.json"
+[ $attempt = 1 ] || { echo "{\"code\":0,\"attempt\":$attempt}" >"$1/result.json"; exit 0; }
+mkdir "$1/cause"
+echo '{"code":79}' >"$1/cause/1.3.json"
+trap '' TERM
+sleep 61.7 &
+echo $! >"$1/child"
+wait
+"""
+
+
+def stuck_launcher(folder):
+    run = folder / "stuck"
+    run.mkdir()
+    script = [str(SOURCE / "scripts/run-until-done"), "--run", str(run), "--patience", "1", "--",
+              "bash", "-c", STUCK, "launcher", str(run)]  # fmt: skip
+    done = subprocess.run(script, env={**clean_environment(), "LOCKSTEP_BIN": BIN}, stderr=subprocess.PIPE,
+                          text=True, check=False, timeout=30)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "its launcher has not within 1 s" in done.stderr and "attempt 1 ended with 79" in done.stderr, done.stderr
+    assert not alive((run / "child").read_text().strip()), "the launcher's child was left"
+    print("run-until-done: a launcher that outlives its attempt is killed, the next attempt begins")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="lockstep signals ") as name:
         folder = pathlib.Path(name)
@@ -87,6 +115,7 @@ def main():
         interrupt_at_launcher(folder)
         pause(folder, peace)
         until_done(folder, peace)
+        stuck_launcher(folder)
 
 
 if __name__ == "__main__":

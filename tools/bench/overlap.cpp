@@ -100,7 +100,7 @@ void run(ProcessGroup& group, const BenchOptions& options) {
   const std::unique_ptr<Communicator> alone_group = group.split("alone", group.rank(), 0);
   std::array<std::vector<double>, 3> seconds;
   std::array<double, 3> cpu{};
-  std::vector<double> slowdowns;
+  std::vector<double> late_peer_ratios;
   for (std::int64_t round = 0; round < options.own.integer("rounds"); ++round) {
     for (const Variant variant : {on, off, alone}) {
       ReducerOptions reducer = train.reducer;
@@ -117,7 +117,7 @@ void run(ProcessGroup& group, const BenchOptions& options) {
     const double expected = median(seconds[alone]);
     const double idle = steps_beside(group, job, options.own.integer("repeats"), expected, false);
     const double beside = steps_beside(group, job, options.own.integer("repeats"), expected, true);
-    if (std::isfinite(beside)) slowdowns.push_back(beside / idle - 1.0);
+    if (std::isfinite(beside)) late_peer_ratios.push_back(beside / idle);
   }
   job.release();
   const double on_s = median(seconds[on]);
@@ -132,7 +132,8 @@ void run(ProcessGroup& group, const BenchOptions& options) {
   // Null where steps with and without communication take times that overlap: nothing to hide.
   const auto steps = static_cast<double>(seconds[on].size());
   line["communication_cpu_s"] = sum_of_ranks(group, (cpu[on] - cpu[alone]) / steps);
-  if (!slowdowns.empty()) add_spread(line, "slower_beside_a_late_peer", slowdowns);
+  // Time of a step while an operation waits for the last rank, over that of one with none.
+  if (!late_peer_ratios.empty()) add_spread(line, "late_peer_ratio", late_peer_ratios);
   const bool clear = line["no_overlap_s_p10"].get<double>() > line["compute_s_p90"].get<double>();
   line["hidden"] = nullptr;
   if (clear) line["hidden"] = (off_s - on_s) / (off_s - alone_s);

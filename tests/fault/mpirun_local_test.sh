@@ -41,4 +41,17 @@ kill -TERM "$launcher"
 wait "$launcher"
 expect "SIGTERM lets the ranks save" $? 75
 
+# An mpirun that stays when its ranks are gone.
+mkdir "$scratch/bin"
+cat >"$scratch/bin/mpirun" <<'END'
+#!/usr/bin/env bash
+sleep 1.5
+exec 3<> <(:)
+read -r -t 60 <&3
+END
+chmod +x "$scratch/bin/mpirun"
+PATH=$scratch/bin:$PATH "$mpirun_local" -n 2 true 2>"$scratch/said"
+expect "a launcher that hangs is killed" $? 137
+expect "and that is said" "$(grep -c 'does not end: it is killed' "$scratch/said")" 1
+
 exit $((failures > 0))

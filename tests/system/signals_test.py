@@ -92,17 +92,29 @@ wait
 """
 
 
-def stuck_launcher(folder):
-    run = folder / "stuck"
+# It outlives its only rank, which has said nothing.
+LEFT_ALONE = r"""
+attempt=$(($(cat "$1/count" 2>/dev/null || echo 0) + 1)); echo $attempt >"$1/count"
+echo "{\"attempt\":$attempt}" >"$1/attempt.json"
+[ $attempt = 1 ] || { echo "{\"code\":0,\"attempt\":$attempt}" >"$1/result.json"; exit 0; }
+sleep 1.5
+exec 3<> <(:)
+read -r -t 60 <&3
+"""
+
+
+def stuck_launcher(folder, text, name):
+    run = folder / name
     run.mkdir()
     script = [str(SOURCE / "scripts/run-until-done"), "--run", str(run), "--patience", "1", "--",
-              "bash", "-c", STUCK, "launcher", str(run)]  # fmt: skip
+              "bash", "-c", text, "launcher", str(run)]  # fmt: skip
     done = subprocess.run(script, env={**clean_environment(), "LOCKSTEP_BIN": BIN}, stderr=subprocess.PIPE,
                           text=True, check=False, timeout=30)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "its launcher has not within 1 s" in done.stderr and "attempt 1 ended with 79" in done.stderr, done.stderr
-    assert not alive((run / "child").read_text().strip()), "the launcher's child was left"
-    print("run-until-done: a launcher that outlives its attempt is killed, the next attempt begins")
+    if text is STUCK:
+        assert not alive((run / "child").read_text().strip()), "the launcher's child was left"
+    print(f"run-until-done: a launcher that outlives its {name} is killed, the next attempt begins")
 
 
 def main():
@@ -115,7 +127,8 @@ def main():
         interrupt_at_launcher(folder)
         pause(folder, peace)
         until_done(folder, peace)
-        stuck_launcher(folder)
+        stuck_launcher(folder, STUCK, "attempt")
+        stuck_launcher(folder, LEFT_ALONE, "ranks")
 
 
 if __name__ == "__main__":

@@ -26,9 +26,11 @@ WAYS = [("auto", None), ("mpi", None), ("mpi", "self,tcp")]  # backend, transpor
 OPTIONS = {**TINY, "steps": 400, "checkpoint.every": 5}
 
 
-def check_causes(run, attempt, ranks, victim, kind):
+def check_causes(run, attempt, ranks, victim, kind, text):
     for rank in set(range(ranks)) - {victim}:
-        cause = json.loads((run / "cause" / f"{attempt}.{rank}.json").read_text())
+        path = run / "cause" / f"{attempt}.{rank}.json"
+        assert path.exists(), f"rank {rank} of {ranks} left no cause, rank {victim} was lost:\n{text[-3000:]}"
+        cause = json.loads(path.read_text())
         assert cause["origin_rank"] == victim, cause
         assert cause["kind"] == kind and cause["code"] == 79, cause
 
@@ -63,7 +65,7 @@ def fail_once(folder, run, chance, whole_seconds, fault):
         attempt = job.attempt()
         text = job.text()
     if begun:
-        check_causes(run, attempt, ranks, victim, kind)
+        check_causes(run, attempt, ranks, victim, kind, text)
         # Lost before it said where it begins, or with nothing left to do, it says neither.
         resumed = re.search(r"resumed at step (\d+)", text)
         if resumed or "a new run of" in text:

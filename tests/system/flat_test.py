@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A run that saves at every step needs no more memory, open files or threads at its end than before.
+
+    flat_test.py [--steps 400]
+
+Looks at both ranks between two steps, from a tenth of the run on; compares the first third of that with
+the last. The log of saves in memory may grow by its records.
+"""
+import argparse
+import pathlib
+import re
+import statistics
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from train import TINY, Job, newest_commit, result_of  # noqa: E402
+
+RECORD_BYTES = 1024  # CLAIM aside, a save adds COMMIT, RETIRE and what they name
+SLACK_BYTES = 1 << 20  # pages that the allocator touches late
+
+
+def look(pid):
+    process = pathlib.Path(f"/proc/{pid}")
+    status = dict(re.findall(r"(\w+):\s+(\d+)", (process / "status").read_text()))
+    # Of its own, without files and memory shared with others.
+    return {"bytes": int(status["RssAnon"]) * 1024, "threads": int(status["Threads"]),
+            "files": len(list((process / "fd").iterdir()))}  # fmt: skip
+
+
+def watch(job, steps):
+    """{rank: [(step, what was seen)]}"""
+    seen = {rank: [] for rank in range(2)}
+    metrics = job.run / "metrics.jsonl"
+    processes = {rank: pid for pid, rank in job.processes().items() if rank is not None}
+    while job.process.poll() is None:
+        step = metrics.read_bytes().count(b"\n")
+        if steps // 10 <= step < steps:
+            for rank, pid in processes.items():
+                try:
+                    seen[rank].append((step, look(pid)))
+                except (OSError, KeyError):  # it ends
+                    pass
+        time.sleep(0.005)
+    return seen
+
+
+def check(seen, steps, saves):
+    for rank, looks in seen.items():
+        third = steps // 10 + 0.3 * steps, steps - 0.3 * steps
+        early = [what for step, what in looks if step <= third[0]]
+        late = [what for step, what in looks if step >= third[1]]
+        assert len(early) >= 5 and len(late) >= 5, f"rank {rank}: only {len(early)} and {len(late)} looks"
+        before, after = (statistics.median(what["bytes"] for what in part) for part in (early, late))
+        limit = SLACK_BYTES + RECORD_BYTES * saves
+        assert after - before <= limit, f"rank {rank}: memory grew by {after - before} bytes (limit {limit})"
+        threads = {what["threads"] for what in early + late}
+        assert len(threads) == 1, f"rank {rank}: {threads} threads"
+        files = [max(what["files"] for what in part) for part in (early, late)]
+        assert files[1] <= files[0] + 1, f"rank {rank}: {files} open files"
+        print(f"rank {rank}: memory {(after - before) / 1024:+.0f} KiB at {before / 2**20:.1f} MiB, "
+              f"{threads.pop()} threads, at most {files[0]} and {files[1]} open files")  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=400)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lockstep flat ") as name:
+        for background in ("true", "false"):
+            run = pathlib.Path(name) / background
+            keys = {**TINY, "run": run, "steps": options.steps, "checkpoint.every": 1, "checkpoint.async": background}
+            with Job(2, keys, f"{run}.log") as job:
+                job.wait_for_step(1)
+                seen = watch(job, options.steps)
+                assert job.wait() == 0, job.text()[-2000:]
+                text = job.text()
+            assert result_of(run)["steps"] == options.steps and newest_commit(run) == (1, options.steps)
+            skipped = re.search(r"(\d+) skipped saves?", text)
+            saves = options.steps - (int(skipped[1]) if skipped else 0)
+            print(f"checkpoint.async {background}: {options.steps} steps, {saves} saves")
+            check(seen, options.steps, saves)
+
+
+if __name__ == "__main__":
+    main()

@@ -64,7 +64,7 @@ class CommunicationThread::Queue {
 };
 
 struct CommunicationThread::State {
-  std::mutex mutex;  // of all but `running_` and what is marked
+  std::mutex mutex;  // of the first part of this, and of the queues but for `running_`
   std::condition_variable changed;
   std::uint64_t handed_over = 0;
   std::uint64_t wakes = 0;              // something has changed since
@@ -106,7 +106,9 @@ void CommunicationThread::State::update_order() {
     return queue->removed_ && queue->waiting_.empty() && queue->busy_with_ == 0;
   });
   order = queues;
-  queues_changed = false;
+  // One that still has something to do goes later.
+  queues_changed = std::any_of(queues.begin(), queues.end(),
+                               [](const auto& queue) { return queue->removed_; });
 }
 
 // The next operation of the queue, begun, if there is one and its input is ready.

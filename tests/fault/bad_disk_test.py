@@ -11,6 +11,7 @@ import errno
 import os
 import pathlib
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -134,10 +135,12 @@ def check_broken_disk(folder, commit):
 
 
 def main():
-    library = sys.argv[1]
     mounting = may_mount()
-    with tempfile.TemporaryDirectory(prefix="lockstep disk ") as name:
+    # LD_PRELOAD ends a name at a space, and the tree and TMPDIR may have some.
+    with (tempfile.TemporaryDirectory(prefix="lockstep disk ") as name,
+          tempfile.TemporaryDirectory(prefix="lockstep-disk.", dir="/tmp") as plain):  # fmt: skip
         folder = pathlib.Path(name)
+        library = shutil.copy(sys.argv[1], plain)
         one, peace, log = folder / "one", folder / "peace", folder / "peace.log"
         assert train(2, {**OPTIONS, "run": one, "steps": 10}, log) == 0, log.read_text()
         commit = size_of(one / "checkpoints")

@@ -107,8 +107,8 @@ void CommunicationThread::State::update_order() {
   });
   order = queues;
   // One that still has something to do goes later.
-  queues_changed = std::any_of(queues.begin(), queues.end(),
-                               [](const auto& queue) { return queue->removed_; });
+  queues_changed =
+      std::any_of(queues.begin(), queues.end(), [](const auto& queue) { return queue->removed_; });
 }
 
 // The next operation of the queue, begun, if there is one and its input is ready.

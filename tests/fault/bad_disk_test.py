@@ -108,7 +108,7 @@ def check_errors(folder, peace, library):
                 assert job.process.poll() is None, job.text()[-3000:]
                 time.sleep(0.02)
             text = job.text()[seen:]
-            assert os.strerror(error) in text and hint in text, (call, error, text)
+            assert os.strerror(error) in text and hint in text, (call, error, text[-3000:])
             standing = newest_commit(run)
             assert standing >= before, (standing, before)
             verify(run)
@@ -140,7 +140,7 @@ def main():
     with (tempfile.TemporaryDirectory(prefix="lockstep disk ") as name,
           tempfile.TemporaryDirectory(prefix="lockstep-disk.", dir="/tmp") as plain):  # fmt: skip
         folder = pathlib.Path(name)
-        library = shutil.copy(sys.argv[1], plain)
+        library = shutil.copy(sys.argv[1], f"{plain}/failing_disk.so")
         one, peace, log = folder / "one", folder / "peace", folder / "peace.log"
         assert train(2, {**OPTIONS, "run": one, "steps": 10}, log) == 0, log.read_text()
         commit = size_of(one / "checkpoints")

@@ -6,8 +6,7 @@
 
 Needs the release build and `scripts/setup --all`. Both sides hold the same state on every rank and
 write it once, on the same disk, each run into a fresh folder that is removed afterwards. A save ends
-when files and folders are synced; ours includes the checksums and the removal of the checkpoint
-before. Loads fill all of the state on every rank, and are of files just written, which the page cache
+when files and folders are synced; ours includes the checksums. Loads fill all of the state on every rank, and are of files just written, which the page cache
 holds: no disk is read. Ours also checks every byte.
 
 Each round runs both sides once, one after the other, and gives one ratio of medians. Prints a line

@@ -112,6 +112,11 @@ void write_at(const FileHandle& file, const std::filesystem::path& path, std::ui
   }
 }
 
+void begin_writing(const FileHandle& file, std::uint64_t offset, std::size_t bytes) noexcept {
+  ::sync_file_range(file.get(), static_cast<off64_t>(offset), static_cast<off64_t>(bytes),
+                    SYNC_FILE_RANGE_WRITE);
+}
+
 void sync_file(const FileHandle& file, const std::filesystem::path& path) {
   // After a failed fsync the kernel may have dropped the pages, so that a second try proves
   // nothing.

@@ -26,6 +26,9 @@ std::size_t read_at(const FileHandle& file, const std::filesystem::path& path, s
 void write_at(const FileHandle& file, const std::filesystem::path& path, std::uint64_t offset,
               std::span<const std::byte> bytes);
 
+/// Asks the kernel to write what was written there, and does not wait; nothing is promised.
+void begin_writing(const FileHandle& file, std::uint64_t offset, std::size_t bytes) noexcept;
+
 void sync_file(const FileHandle& file, const std::filesystem::path& path);
 
 /// Makes names in `folder` and in every folder above it, up to `root`, survive a power cut.

@@ -46,6 +46,8 @@ class FileWriter final : public ObjectWriter {
                        "create the object with its whole size");
     }
     write_at(file_, temporary_, offset, bytes);
+    // The disk begins with this piece while the next one is made; an error shows at the fsync.
+    begin_writing(file_, offset, bytes.size());
   }
 
   Creation commit() override {

@@ -28,11 +28,12 @@ struct Times {
 // One tensor of numbers, and where it is saved.
 class Subject {
  public:
-  Subject(ProcessGroup& group, ObjectStore& store, std::int64_t elements)
+  /// `saves` of them stay, so that none is removed while another is timed.
+  Subject(ProcessGroup& group, ObjectStore& store, std::int64_t elements, std::uint64_t saves)
       : group_(group),
         tensor_(Device{}, {elements}, DType::f32),
         checkpoints_(store, group.world(),
-                     {.mesh = {.dp = static_cast<std::uint64_t>(group.size())}, .keep = 1}) {
+                     {.mesh = {.dp = static_cast<std::uint64_t>(group.size())}, .keep = saves}) {
     const auto size = static_cast<std::size_t>(elements);
     fill_normal({tensor_.as<float>(), size}, 0, 1, "state", 1.0);
     original_.assign(tensor_.as<float>(), tensor_.as<float>() + size);
@@ -96,7 +97,7 @@ void run(ProcessGroup& group, const BenchOptions& options) {
   std::unique_ptr<ObjectStore> store;
   agree(group.world(), "open the store",
         [&] { store = ObjectStore::open(options.own.text("store")); });
-  Subject subject(group, *store, elements);
+  Subject subject(group, *store, elements, 2 * static_cast<std::uint64_t>(repeats) + 1);
 
   Times times;
   for (std::int64_t i = 0; i < repeats; ++i) subject.save_and_load(times);
@@ -131,7 +132,7 @@ Bench bench_checkpoint() {
                     .min = 4096},
                    {.name = "store",
                     .default_value = "file:bench-checkpoint",
-                    .help = "a place without commits; it is not cleaned up"},
+                    .help = "a place without commits; all saves stay there"},
                    {.name = "repeats",
                     .type = ConfigType::integer,
                     .default_value = "5",

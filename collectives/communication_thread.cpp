@@ -32,6 +32,9 @@ struct Called {
   Event done;
 };
 
+// How long another thread waits within an operation before it leaves it to this one.
+enum class Patience : std::uint8_t { pauses, until_sleep };
+
 }  // namespace
 
 class CommunicationThread::Queue {
@@ -52,6 +55,8 @@ class CommunicationThread::Queue {
                queued.operation.text),
           task(queued.operation.make(wait)) {}
   };
+
+  bool is_free() const noexcept { return busy_with_ == 0 && waiting_.empty(); }
 
   const Lane lane_;
   // Guarded by the thread's mutex:
@@ -96,6 +101,12 @@ struct CommunicationThread::State {
   void end(Queue& queue);
   bool run_due_call();
   void fail_all();
+
+  // On other threads than this one.
+  std::unique_ptr<Queue::Running> begin_elsewhere(Queue& queue, Queued begun);
+  bool run_elsewhere(Queue& queue, std::unique_ptr<Queue::Running> running, Patience patience);
+  void end_elsewhere(Queue& queue, const Event& done, const std::exception_ptr& error);
+
   bool idle(std::uint64_t seen);
 };
 
@@ -216,6 +227,73 @@ void CommunicationThread::State::fail_all() {
   for (const Event& event : events) event.fail(failure);
 }
 
+// Null where the operation has failed at once.
+std::unique_ptr<CommunicationThread::Queue::Running> CommunicationThread::State::begin_elsewhere(
+    Queue& queue, Queued begun) {
+  const Event done = begun.done;
+  try {
+    begun.operation.ready.wait();  // throws if it has failed
+    auto running = std::make_unique<Queue::Running>(std::move(begun));
+    running->task.start();
+    return running;
+  } catch (...) {
+    end_elsewhere(queue, done, std::current_exception());
+    return nullptr;
+  }
+}
+
+// Whether the operation is done; else it moves to this thread. Null is done.
+bool CommunicationThread::State::run_elsewhere(Queue& queue,
+                                               std::unique_ptr<Queue::Running> running,
+                                               Patience patience) {
+  if (!running) return true;
+  Backoff waited;
+  while (!running->task.done()) {
+    if (running->wait.resume()) {
+      waited.reset();
+      continue;
+    }
+    const bool goes_on = patience == Patience::pauses ? waited.pause() : !waited.step().has_value();
+    if (goes_on) continue;
+    {
+      const std::lock_guard lock(mutex);
+      queue.moves_here_ = std::move(running);
+    }
+    wake();
+    return false;
+  }
+  const Event done = running->queued.done;
+  std::exception_ptr error;
+  try {
+    running->task.rethrow();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  running.reset();
+  end_elsewhere(queue, done, error);
+  return true;
+}
+
+void CommunicationThread::State::end_elsewhere(Queue& queue, const Event& done,
+                                               const std::exception_ptr& error) {
+  bool has_more = false;
+  {
+    const std::lock_guard lock(mutex);
+    queue.busy_with_ = 0;
+    if (error) {
+      failed_elsewhere = error;
+      failed = true;
+    }
+    has_more = error || !queue.waiting_.empty() || !calls.empty();
+  }
+  if (has_more) wake();
+  if (error) {
+    done.fail(error);
+  } else {
+    done.reach();
+  }
+}
+
 // Waits for something to do; `seen` is what was known before looking. False if nothing can come.
 bool CommunicationThread::State::idle(std::uint64_t seen) {
   std::unique_lock lock(mutex);
@@ -304,64 +382,27 @@ void CommunicationThread::remove(Queue& queue) {
   state_->queues_changed = true;
 }
 
-// Nothing if it must queue.
-std::optional<Event> CommunicationThread::begin_here(Queue& queue, Operation& operation) {
-  State& state = *state_;
-  Queued begun;
-  {
-    const std::lock_guard lock(state.mutex);
-    if (state.failed || queue.busy_with_ != 0 || !queue.waiting_.empty()) return std::nullopt;
-    begun.number = queue.busy_with_ = ++state.handed_over;
-  }
-  begun.operation = std::move(operation);
-  begun.done = Event::make();
-  const Event done = begun.done;
-  std::exception_ptr failure;
-  try {
-    begun.operation.ready.wait();  // throws if it has failed
-    auto running = std::make_unique<Queue::Running>(std::move(begun));
-    running->task.start();
-    if (!running->task.done()) {
-      {
-        const std::lock_guard lock(state.mutex);
-        queue.moves_here_ = std::move(running);
-      }
-      state.wake();
-      return done;
-    }
-    running->task.rethrow();
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  bool others = false;
-  {
-    const std::lock_guard lock(state.mutex);
-    queue.busy_with_ = 0;
-    if (failure) {
-      state.failed_elsewhere = failure;
-      state.failed = true;
-    }
-    others = failure || !queue.waiting_.empty() || !state.calls.empty();
-  }
-  if (others) state.wake();
-  if (failure) {
-    done.fail(failure);
-  } else {
-    done.reach();
-  }
-  return done;
-}
-
-Event CommunicationThread::start(Queue& queue, Operation operation) {
-  if (operation.may_begin_here && operation.ready.done()) {
-    if (const auto done = begin_here(queue, operation)) return *done;
-  }
-  const Event done = Event::make();
+CommunicationThread::Started CommunicationThread::start(Queue& queue, Operation operation) {
+  Started started{.done = Event::make()};
   const Event ready = operation.ready;
+  const bool here = operation.any_thread && operation.is_short && ready.done();
+  std::optional<Queued> begun;
   {
     const std::lock_guard lock(state_->mutex);
-    queue.waiting_.push_back(
-        {.number = ++state_->handed_over, .operation = std::move(operation), .done = done});
+    started.number = ++state_->handed_over;
+    Queued queued{
+        .number = started.number, .operation = std::move(operation), .done = started.done};
+    if (here && queue.is_free() && !state_->failed) {
+      queue.busy_with_ = started.number;
+      begun = std::move(queued);
+    } else {
+      queue.waiting_.push_back(std::move(queued));
+    }
+  }
+  if (begun) {
+    state_->run_elsewhere(queue, state_->begin_elsewhere(queue, std::move(*begun)),
+                          Patience::pauses);
+    return started;
   }
   state_->wake();  // also without the input: from now on it looks at the abort signal
   if (!ready.done()) {
@@ -370,7 +411,33 @@ Event CommunicationThread::start(Queue& queue, Operation operation) {
       if (const auto state = weak.lock()) state->wake();
     });
   }
-  return done;
+  return started;
+}
+
+void CommunicationThread::help(Queue& queue, std::uint64_t number) {
+  for (;;) {
+    std::optional<Queued> begun;
+    std::unique_ptr<Queue::Running> running;
+    {
+      const std::lock_guard lock(state_->mutex);
+      if (state_->failed) return;
+      if (queue.moves_here_) {
+        if (queue.busy_with_ > number) return;
+        running = std::move(queue.moves_here_);
+      } else {
+        if (queue.busy_with_ != 0 || queue.waiting_.empty()) return;
+        const Queued& next = queue.waiting_.front();
+        if (next.number > number || !next.operation.any_thread || !next.operation.ready.done()) {
+          return;
+        }
+        begun = std::move(queue.waiting_.front());
+        queue.waiting_.pop_front();
+        queue.busy_with_ = begun->number;
+      }
+    }
+    if (begun) running = state_->begin_elsewhere(queue, std::move(*begun));
+    if (!state_->run_elsewhere(queue, std::move(running), Patience::until_sleep)) return;
+  }
 }
 
 Event CommunicationThread::call(std::function<void()> call) {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "collectives/task.h"
@@ -21,8 +21,8 @@ struct Operation {
   std::chrono::nanoseconds timeout{};  // from its beginning
   std::shared_ptr<AbortSignal> abort;
   std::function<Task(Wait& wait)> make;  // called once, when it begins; kept until it is done
-  /// It is short and calls no MPI, so it may begin on the thread that hands it over.
-  bool may_begin_here = false;
+  bool any_thread = false;               // it calls no MPI
+  bool is_short = false;  // and may keep the thread that hands it over for a few microseconds
 };
 
 /// The one thread of a process on which collectives run, and that calls MPI.
@@ -31,8 +31,10 @@ struct Operation {
 /// groups run side by side, each going on when what it waits for has come, lanes in their order.
 /// So no group waits for another, in whatever order the ranks get to them.
 ///
-/// A short operation whose input is there begins on the thread that hands it over, and only moves
-/// to this one where it has to wait: two changes of thread take longer than a small sum.
+/// Operations that call no MPI may run on other threads too, because two changes of thread take
+/// longer than a small sum: a short one whose input is there begins on the thread that hands it
+/// over, and a thread that has nothing to do but wait for an operation runs it itself. They move
+/// here where they would have to wait for long.
 ///
 /// After an operation has failed, all others fail with the same exception, begun or not: what a
 /// transport has in flight then cannot be told.
@@ -50,14 +52,19 @@ class CommunicationThread {
   /// Nothing is handed over to `queue` any more; what was goes on.
   void remove(Queue& queue);
 
-  /// Any thread. The event is reached or failed when the operation is done.
-  Event start(Queue& queue, Operation operation);
+  struct Started {
+    Event done;                // reached or failed when the operation is
+    std::uint64_t number = 0;  // for help()
+  };
+  /// Any thread.
+  Started start(Queue& queue, Operation operation);
+  /// For a thread that waits for an operation of this queue: runs it, and those before it, until it
+  /// is done or would have to wait for long, or does nothing where that may not be.
+  void help(Queue& queue, std::uint64_t number);
   /// Runs `call` when all operations handed over before it are done; nothing else runs meanwhile.
   Event call(std::function<void()> call);
 
  private:
-  std::optional<Event> begin_here(Queue& queue, Operation& operation);
-
   struct State;
   std::shared_ptr<State> state_;  // shared with events that are still to come
 };

@@ -150,7 +150,8 @@ Work Communicator::State::start(const What& what, const Event& ready, Body body)
     options.name.copy(record.group.data(), record.group.size());
     number = ledger->enqueue(record);
   }
-  const Event done = thread->start(
+  const bool any_thread = shared->backend->any_thread();
+  const auto [done, place] = thread->start(
       *queue, {.ready = ready,
                .text = text(what),
                .timeout = options.timeout,
@@ -160,11 +161,15 @@ Work Communicator::State::start(const What& what, const Event& ready, Body body)
                     body = std::move(body)](Wait& wait) mutable {
                      return observed(shared, ledger, trace, number, std::move(body), wait);
                    },
-               .may_begin_here = shared->backend->any_thread() &&
-                                 what.operation != CommOperation::allocate &&
-                                 what.bytes() * to_size(size()) <= 2 * kShortBytes});
-  if (!done.done()) shared->abort->watch(done);
-  return {done, sequence};
+               .any_thread = any_thread,
+               .is_short = what.operation != CommOperation::allocate &&
+                           what.bytes() * to_size(size()) <= 2 * kShortBytes});
+  if (done.done()) return {done, sequence};
+  shared->abort->watch(done);
+  if (!any_thread) return {done, sequence};
+  return {done, sequence, [weak = std::weak_ptr(thread), queue = queue, place = place] {
+            if (const auto runs_it = weak.lock()) runs_it->help(*queue, place);
+          }};
 }
 
 Communicator::Communicator(std::unique_ptr<Backend> backend,

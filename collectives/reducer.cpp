@@ -330,7 +330,7 @@ void GradientReducer::set_flags(StepFlags flags) {
 
 StepTotals GradientReducer::finish() {
   State& state = *state_;
-  std::vector<Event> reduced;
+  std::vector<Work> reduced;
   {
     const std::lock_guard lock(state.mutex);
     state.check_open_step("finish");
@@ -343,12 +343,12 @@ StepTotals GradientReducer::finish() {
     state.step_open = false;
     state.check_nothing_missing();
     state.launch_up_to(state.plan.buckets.size());
-    for (const Work& work : state.launched) reduced.push_back(work.event());
+    reduced = state.launched;
   }
   auto exposed = std::make_shared<double>(0.0);
   state.compute.enqueue([reduced, exposed] {
     const auto began = std::chrono::steady_clock::now();
-    for (const Event& event : reduced) event.wait();
+    for (const Work& work : reduced) work.wait();
     *exposed = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   });
   const Event waited = state.compute.record();

@@ -27,12 +27,15 @@ std::string seconds_text(std::chrono::nanoseconds time) {
 
 }  // namespace
 
+bool Backoff::pause() noexcept {
+  if (spins_ >= kPauses) return false;
+  ++spins_;
+  pause_cpu();
+  return true;
+}
+
 std::optional<microseconds> Backoff::step() {
-  if (spins_ < kPauses) {
-    ++spins_;
-    pause_cpu();
-    return std::nullopt;
-  }
+  if (pause()) return std::nullopt;
   const auto now = std::chrono::steady_clock::now();
   if (spins_ == kPauses) {
     ++spins_;

@@ -33,6 +33,8 @@ class Backoff {
  public:
   /// Pauses or yields; from some time on the answer is how long the thread should sleep instead.
   std::optional<std::chrono::microseconds> step();
+  /// Pauses; false, and nothing is done, when it would be time to yield.
+  bool pause() noexcept;
   /// Something has arrived: begins with short pauses again.
   void reset() noexcept { spins_ = 0; }
 

@@ -18,6 +18,9 @@ struct Bench {
   std::shared_ptr<AbortSignal> abort = std::make_shared<AbortSignal>();
   CommunicationThread thread{"comm"};
 
+  Event start(CommunicationThread::Queue& queue, Operation operation) {
+    return thread.start(queue, std::move(operation)).done;
+  }
   Operation operation(std::function<Task(Wait&)> make, Event ready = {}) const {
     return {.ready = std::move(ready),
             .text = [] { return std::string("trial"); },
@@ -47,10 +50,9 @@ TEST(CommunicationThread, AGroupThatWaitsHoldsNoOtherUp) {
   const auto second = bench.thread.add_queue(Lane::data);
   std::atomic<bool> flag{false};
   const Event late =
-      bench.thread.start(*first, bench.operation([&](Wait& wait) { return until(flag, wait); }));
+      bench.start(*first, bench.operation([&](Wait& wait) { return until(flag, wait); }));
   std::vector<int> order;
-  const Event other =
-      bench.thread.start(*second, bench.operation([&](Wait&) { return note(order, 2); }));
+  const Event other = bench.start(*second, bench.operation([&](Wait&) { return note(order, 2); }));
   ASSERT_TRUE(other.wait_for(std::chrono::seconds(5)));
   EXPECT_FALSE(late.done());
   flag = true;
@@ -62,9 +64,8 @@ TEST(CommunicationThread, KeepsTheOrderOfAGroupAlsoWhereALaterInputIsThereFirst)
   const auto queue = bench.thread.add_queue(Lane::data);
   const Event ready = Event::make();
   std::vector<int> order;
-  bench.thread.start(*queue, bench.operation([&](Wait&) { return note(order, 1); }, ready));
-  const Event last =
-      bench.thread.start(*queue, bench.operation([&](Wait&) { return note(order, 2); }));
+  bench.start(*queue, bench.operation([&](Wait&) { return note(order, 1); }, ready));
+  const Event last = bench.start(*queue, bench.operation([&](Wait&) { return note(order, 2); }));
   EXPECT_FALSE(last.wait_for(milliseconds(50)));
   ready.reach();
   ASSERT_TRUE(last.wait_for(std::chrono::seconds(5)));
@@ -81,9 +82,8 @@ TEST(CommunicationThread, LetsTheLaneThatOthersWaitForGoFirst) {
     while (!flag) std::this_thread::yield();
   });
   std::vector<int> order;
-  const Event last =
-      bench.thread.start(*data, bench.operation([&](Wait&) { return note(order, 2); }));
-  bench.thread.start(*tensor, bench.operation([&](Wait&) { return note(order, 1); }));
+  const Event last = bench.start(*data, bench.operation([&](Wait&) { return note(order, 2); }));
+  bench.start(*tensor, bench.operation([&](Wait&) { return note(order, 1); }));
   flag = true;
   ASSERT_TRUE(last.wait_for(std::chrono::seconds(5)));
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
@@ -93,7 +93,7 @@ TEST(CommunicationThread, CallsWhenAllBeforeItAreDone) {
   Bench bench;
   const auto queue = bench.thread.add_queue(Lane::data);
   std::atomic<bool> flag{false};
-  bench.thread.start(*queue, bench.operation([&](Wait& wait) { return until(flag, wait); }));
+  bench.start(*queue, bench.operation([&](Wait& wait) { return until(flag, wait); }));
   const Event called = bench.thread.call([] {});
   EXPECT_FALSE(called.wait_for(milliseconds(50)));
   flag = true;
@@ -106,15 +106,15 @@ TEST(CommunicationThread, OneFailureIsEverybodys) {
   const auto second = bench.thread.add_queue(Lane::data);
   const std::atomic<bool> never{false};
   const Event running =
-      bench.thread.start(*first, bench.operation([&](Wait& wait) { return until(never, wait); }));
-  const Event waiting = bench.thread.start(
+      bench.start(*first, bench.operation([&](Wait& wait) { return until(never, wait); }));
+  const Event waiting = bench.start(
       *first, bench.operation([&](Wait& wait) { return until(never, wait); }, Event::make()));
-  const Event failed = bench.thread.start(*second, bench.operation([](Wait&) { return fail(); }));
+  const Event failed = bench.start(*second, bench.operation([](Wait&) { return fail(); }));
   EXPECT_THROW(failed.wait(), CommError);
   EXPECT_THROW(running.wait(), CommError);
   EXPECT_THROW(waiting.wait(), CommError);
   EXPECT_THROW(bench.thread.call([] {}).wait(), CommError);
-  EXPECT_THROW(bench.thread.start(*first, bench.operation([](Wait&) { return fail(); })).wait(),
+  EXPECT_THROW(bench.start(*first, bench.operation([](Wait&) { return fail(); })).wait(),
                CommError);
 }
 
@@ -124,7 +124,7 @@ TEST(CommunicationThread, EndsAnOperationAtItsDeadline) {
   const std::atomic<bool> never{false};
   Operation late = bench.operation([&](Wait& wait) { return until(never, wait); });
   late.timeout = milliseconds(60);
-  EXPECT_THROW(bench.thread.start(*queue, std::move(late)).wait(), TimeoutError);
+  EXPECT_THROW(bench.start(*queue, std::move(late)).wait(), TimeoutError);
 }
 
 TEST(CommunicationThread, OutlivesNoEventThatComesTooLate) {
@@ -132,12 +132,50 @@ TEST(CommunicationThread, OutlivesNoEventThatComesTooLate) {
   {
     Bench bench;
     const auto queue = bench.thread.add_queue(Lane::data);
-    const Event done =
-        bench.thread.start(*queue, bench.operation([](Wait&) { return fail(); }, ready));
+    const Event done = bench.start(*queue, bench.operation([](Wait&) { return fail(); }, ready));
     bench.abort->raise({.kind = "exception", .origin_rank = 1, .what = "boom", .hint = {}});
     EXPECT_THROW(done.wait(), CommError);
   }
   ready.reach();
+}
+
+TEST(CommunicationThread, AThreadThatWaitsRunsTheOperationItself) {
+  Bench bench;
+  const auto queue = bench.thread.add_queue(Lane::data);
+  std::atomic<bool> busy{true};
+  // This thread has something else to do.
+  bench.thread.call([&] {
+    while (busy) std::this_thread::yield();
+  });
+  std::thread::id ran_on;
+  std::vector<int> order;
+  Operation operation = bench.operation([&](Wait&) {
+    ran_on = std::this_thread::get_id();
+    return note(order, 1);
+  });
+  operation.any_thread = true;
+  const auto [done, number] = bench.thread.start(*queue, std::move(operation));
+  bench.thread.help(*queue, number);
+  EXPECT_TRUE(done.done());
+  EXPECT_EQ(ran_on, std::this_thread::get_id());
+  busy = false;
+}
+
+TEST(CommunicationThread, AnOperationThatWaitsForLongMovesToTheThread) {
+  Bench bench;
+  const auto queue = bench.thread.add_queue(Lane::data);
+  std::atomic<bool> flag{false};
+  for (const bool is_short : {true, false}) {
+    flag = false;
+    Operation operation = bench.operation([&](Wait& wait) { return until(flag, wait); });
+    operation.any_thread = true;
+    operation.is_short = is_short;
+    const auto [done, number] = bench.thread.start(*queue, std::move(operation));
+    bench.thread.help(*queue, number);
+    EXPECT_FALSE(done.done());
+    flag = true;
+    EXPECT_TRUE(done.wait_for(std::chrono::seconds(5)));
+  }
 }
 
 TEST(CommunicationThread, SleepsWhileAPeerIsLate) {
@@ -150,7 +188,7 @@ TEST(CommunicationThread, SleepsWhileAPeerIsLate) {
   const auto queue = bench.thread.add_queue(Lane::data);
   std::atomic<bool> flag{false};
   const Event late =
-      bench.thread.start(*queue, bench.operation([&](Wait& wait) { return until(flag, wait); }));
+      bench.start(*queue, bench.operation([&](Wait& wait) { return until(flag, wait); }));
   const double before = cpu_seconds();
   std::this_thread::sleep_for(milliseconds(500));
   const double used = cpu_seconds() - before;

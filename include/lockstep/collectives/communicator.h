@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,18 +37,25 @@ const char* to_string(CommOperation operation) noexcept;
 /// One operation under way; keeps its tensors alive.
 class Work {
  public:
-  Work(Event event, std::uint64_t sequence) : event_(std::move(event)), sequence_(sequence) {}
+  /// `help`, if any, may run the operation on a thread that waits for it.
+  Work(Event event, std::uint64_t sequence, std::function<void()> help = {})
+      : event_(std::move(event)), sequence_(sequence), help_(std::move(help)) {}
   /// For Stream::wait.
   const Event& event() const noexcept { return event_; }
   bool done() const noexcept { return event_.done(); }
-  /// The host waits. Throws CommError at the group's deadline or when a peer is lost.
-  void wait() const { event_.wait(); }
+  /// The host waits, and helps where it can. Throws CommError at the group's deadline or when a
+  /// peer is lost.
+  void wait() const {
+    if (help_ && !event_.done()) help_();
+    event_.wait();
+  }
   /// Position in the communicator's order, from 1.
   std::uint64_t sequence() const noexcept { return sequence_; }
 
  private:
   Event event_;
   std::uint64_t sequence_;
+  std::function<void()> help_;
 };
 
 /// What goes first where groups compete for the communication thread and the network: the next

@@ -35,6 +35,16 @@ def check_causes(run, attempt, ranks, victim, kind, text):
         assert cause["kind"] == kind and cause["code"] == 79, cause
 
 
+def stopped_after_the_end(job, run, victim, failed):
+    """Whether all others have ended without a cause: the ranks had parted in peace, nobody waits for it."""
+    while job.process.poll() is None and time.monotonic() - failed < LIMIT:
+        ranks = {pid for pid, rank in job.processes().items() if rank is not None}
+        if ranks == {victim}:
+            return not list((run / "cause").glob(f"{job.attempt()}.*.json"))
+        time.sleep(0.05)
+    return False
+
+
 def fail_once(folder, run, chance, whole_seconds, fault):
     """One attempt that loses a rank. True if there was one to lose."""
     sent, kind = FAULTS[fault]
@@ -55,15 +65,21 @@ def fail_once(folder, run, chance, whole_seconds, fault):
         begun = job.pids() is not None
         os.kill(victims[victim], sent)
         failed = time.monotonic()
+        if fault == "stopped" and stopped_after_the_end(job, run, victims[victim], failed):
+            os.kill(victims[victim], signal.SIGCONT)
+            assert job.wait() == 0, job.text()[-2000:]
+            return False
         status = job.wait(LIMIT + 20)
         while job.processes() and time.monotonic() - failed < LIMIT + 20:
             time.sleep(0.02)
         seconds = time.monotonic() - failed
         assert seconds < LIMIT, f"the job needed {seconds:.1f} s to end"
-        if status == 0:  # killed on its last words
-            return False
         attempt = job.attempt()
         text = job.text()
+        # On its last words: the ranks had parted in peace, so that nobody misses it.
+        causes = list((run / "cause").glob(f"{attempt}.*.json"))
+        if status == 0 or (not causes and "finished at step" in text):
+            return False
     if begun:
         check_causes(run, attempt, ranks, victim, kind, text)
         # Lost before it said where it begins, or with nothing left to do, it says neither.

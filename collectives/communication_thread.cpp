@@ -441,7 +441,7 @@ void CommunicationThread::help(Queue& queue, std::uint64_t number) {
 }
 
 Event CommunicationThread::call(std::function<void()> call) {
-  const Event done = Event::make();
+  Event done = Event::make();
   {
     const std::lock_guard lock(state_->mutex);
     state_->calls.push_back(

@@ -170,6 +170,7 @@ Work Communicator::State::start(const What& what, const Event& ready, Body body)
   return {done, sequence, [weak = std::weak_ptr(thread), queue = queue, place = place] {
             if (const auto runs_it = weak.lock()) runs_it->help(*queue, place);
           }};
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): std::function owns what it holds
 }
 
 Communicator::Communicator(std::unique_ptr<Backend> backend,
@@ -247,7 +248,8 @@ Work Communicator::reduce_parts(std::vector<Tensor> parts, Tensor out,
     throw state_->refuse(operation, "the plan names a part that nobody gives",
                          "use ordered_plan or invariant_plan");
   }
-  std::vector<Tensor> tensors = parts;
+  std::vector<Tensor> tensors = std::move(parts);
+  const std::size_t given = tensors.size();
   tensors.push_back(out);
   for (const Tensor& tensor : tensors) {
     state_->check_memory(operation, tensor);
@@ -260,8 +262,8 @@ Work Communicator::reduce_parts(std::vector<Tensor> parts, Tensor out,
   }
   const State::What what{.operation = operation, .count = out.size(), .dtype = DType::f32};
   std::vector<float*> pointers;
-  pointers.reserve(parts.size());
-  for (const Tensor& part : parts) pointers.push_back(part.as<float>());
+  pointers.reserve(given);
+  for (std::size_t i = 0; i < given; ++i) pointers.push_back(tensors[i].as<float>());
   return state_->start(
       what, ready,
       [tensors = std::move(tensors), pointers = std::move(pointers), out = std::move(out),

@@ -25,7 +25,9 @@ inline void run_group(std::vector<std::unique_ptr<Communicator>> group,
   std::vector<std::thread> threads;
   threads.reserve(group.size());
   for (auto& communicator : group) {
-    threads.emplace_back([&, rank = communicator->rank(), mine = std::move(communicator)] {
+    // NOLINTNEXTLINE(clang-analyzer-cplusplus.Move): other threads have filled the group
+    const int rank = communicator->rank();
+    threads.emplace_back([&, rank, mine = std::move(communicator)] {
       try {
         body(*mine);
       } catch (const std::exception& error) {

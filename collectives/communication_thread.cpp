@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -72,9 +73,8 @@ struct CommunicationThread::State {
   std::mutex mutex;  // of the first part of this, and of the queues but for `running_`
   std::condition_variable changed;
   std::uint64_t handed_over = 0;
-  std::uint64_t wakes = 0;              // something has changed since
-  std::exception_ptr failed_elsewhere;  // an operation on the thread that handed it over
-  bool failed = false;
+  std::uint64_t wakes = 0;                     // something has changed since
+  std::exception_ptr failure;                  // of an operation, on whatever thread
   std::vector<std::shared_ptr<Queue>> queues;  // by lane
   bool queues_changed = false;
   std::deque<Called> calls;
@@ -82,7 +82,6 @@ struct CommunicationThread::State {
 
   // Of the communication thread.
   std::vector<std::shared_ptr<Queue>> order;  // `queues`, to go through without the lock
-  std::exception_ptr failure;
   Backoff backoff;
   std::thread thread;
 
@@ -97,17 +96,16 @@ struct CommunicationThread::State {
   void run();
   void update_order();
   bool advance(Queue& queue);
-  std::unique_ptr<Queue::Running> next(Queue& queue);
-  void end(Queue& queue);
   bool run_due_call();
-  void fail_all();
-
-  // On other threads than this one.
-  std::unique_ptr<Queue::Running> begin_elsewhere(Queue& queue, Queued begun);
-  bool run_elsewhere(Queue& queue, std::unique_ptr<Queue::Running> running, Patience patience);
-  void end_elsewhere(Queue& queue, const Event& done, const std::exception_ptr& error);
-
+  bool fail_all_after_a_failure();
   bool idle(std::uint64_t seen);
+
+  // On whatever thread.
+  std::unique_ptr<Queue::Running> take(Queue& queue, std::uint64_t up_to, bool is_this_thread);
+  std::unique_ptr<Queue::Running> begin(Queue& queue, Queued taken);
+  void end(Queue& queue, std::unique_ptr<Queue::Running> running);
+  void end(Queue& queue, const Event& done, const std::exception_ptr& error);
+  bool run_elsewhere(Queue& queue, std::unique_ptr<Queue::Running> running, Patience patience);
 };
 
 // With the lock.
@@ -122,65 +120,83 @@ void CommunicationThread::State::update_order() {
       std::any_of(queues.begin(), queues.end(), [](const auto& queue) { return queue->removed_; });
 }
 
-// The next operation of the queue, begun, if there is one and its input is ready.
-std::unique_ptr<CommunicationThread::Queue::Running> CommunicationThread::State::next(
-    Queue& queue) {
-  std::optional<Queued> begun;
+// The next operation of the queue, begun, if its number is not above `up_to`, its input is ready
+// and this thread may run it.
+std::unique_ptr<CommunicationThread::Queue::Running> CommunicationThread::State::take(
+    Queue& queue, std::uint64_t up_to, bool is_this_thread) {
+  std::optional<Queued> taken;
   {
     const std::lock_guard lock(mutex);
-    if (queue.moves_here_) return std::move(queue.moves_here_);
-    if (queue.busy_with_ != 0 || queue.waiting_.empty() ||
-        !queue.waiting_.front().operation.ready.done()) {
-      return nullptr;
-    }
-    begun = std::move(queue.waiting_.front());
+    if (failure) return nullptr;
+    if (queue.moves_here_ && queue.busy_with_ <= up_to) return std::move(queue.moves_here_);
+    if (queue.is_free()) return nullptr;
+    if (queue.busy_with_ != 0 || queue.waiting_.front().number > up_to) return nullptr;
+    const Operation& operation = queue.waiting_.front().operation;
+    if (!operation.ready.done() || !(is_this_thread || operation.any_thread)) return nullptr;
+    taken = std::move(queue.waiting_.front());
     queue.waiting_.pop_front();
-    queue.busy_with_ = begun->number;
+    queue.busy_with_ = taken->number;
   }
-  const Event done = begun->done;
+  return begin(queue, std::move(*taken));
+}
+
+// Null where the operation has failed at once.
+std::unique_ptr<CommunicationThread::Queue::Running> CommunicationThread::State::begin(
+    Queue& queue, Queued taken) {
+  const Event done = taken.done;
   try {
-    begun->operation.ready.wait();  // throws if it has failed
-    auto running = std::make_unique<Queue::Running>(std::move(*begun));
+    taken.operation.ready.wait();  // throws if it has failed
+    auto running = std::make_unique<Queue::Running>(std::move(taken));
     running->task.start();
     return running;
   } catch (...) {
-    failure = std::current_exception();
-    done.fail(failure);
+    end(queue, done, std::current_exception());
     return nullptr;
   }
 }
 
-void CommunicationThread::State::end(Queue& queue) {
-  queue.running_.reset();
-  const std::lock_guard lock(mutex);
-  queue.busy_with_ = 0;
+void CommunicationThread::State::end(Queue& queue, std::unique_ptr<Queue::Running> running) {
+  const Event done = running->queued.done;
+  std::exception_ptr error;
+  try {
+    running->task.rethrow();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  running.reset();
+  end(queue, done, error);
+}
+
+void CommunicationThread::State::end(Queue& queue, const Event& done,
+                                     const std::exception_ptr& error) {
+  bool has_more = false;
+  {
+    const std::lock_guard lock(mutex);
+    queue.busy_with_ = 0;
+    if (error && !failure) failure = error;
+    has_more = failure || !queue.waiting_.empty() || !calls.empty();
+  }
+  if (has_more) wake();
+  if (error) {
+    done.fail(error);
+  } else {
+    done.reach();
+  }
 }
 
 // Goes on with the queue's operations as far as they get without waiting. Returns whether anything
 // moved.
 bool CommunicationThread::State::advance(Queue& queue) {
-  bool moved = false;
-  while (!failure) {
+  for (bool moved = false;; moved = true) {
     if (queue.running_) {
       if (!queue.running_->wait.resume()) return moved;
     } else {
-      queue.running_ = next(queue);
+      queue.running_ = take(queue, std::numeric_limits<std::uint64_t>::max(), true);
       if (!queue.running_) return moved;
     }
-    moved = true;
-    if (!queue.running_->task.done()) return moved;
-    const Event done = queue.running_->queued.done;
-    try {
-      queue.running_->task.rethrow();
-      end(queue);
-      done.reach();
-    } catch (...) {
-      failure = std::current_exception();
-      end(queue);
-      done.fail(failure);
-    }
+    if (!queue.running_->task.done()) return true;
+    end(queue, std::move(queue.running_));
   }
-  return moved;
 }
 
 bool CommunicationThread::State::run_due_call() {
@@ -206,11 +222,14 @@ bool CommunicationThread::State::run_due_call() {
   return true;
 }
 
-void CommunicationThread::State::fail_all() {
+// What a transport has in flight cannot be told then, so that nothing may go on.
+bool CommunicationThread::State::fail_all_after_a_failure() {
   std::vector<Event> events;
+  std::exception_ptr error;
   {
     const std::lock_guard lock(mutex);
-    failed = true;
+    if (!failure) return false;
+    error = failure;
     for (const auto& queue : queues) {
       for (auto* const begun : {&queue->running_, &queue->moves_here_}) {
         if (!*begun) continue;
@@ -224,22 +243,8 @@ void CommunicationThread::State::fail_all() {
     for (const Called& called : calls) events.push_back(called.done);
     calls.clear();
   }
-  for (const Event& event : events) event.fail(failure);
-}
-
-// Null where the operation has failed at once.
-std::unique_ptr<CommunicationThread::Queue::Running> CommunicationThread::State::begin_elsewhere(
-    Queue& queue, Queued begun) {
-  const Event done = begun.done;
-  try {
-    begun.operation.ready.wait();  // throws if it has failed
-    auto running = std::make_unique<Queue::Running>(std::move(begun));
-    running->task.start();
-    return running;
-  } catch (...) {
-    end_elsewhere(queue, done, std::current_exception());
-    return nullptr;
-  }
+  for (const Event& event : events) event.fail(error);
+  return true;
 }
 
 // Whether the operation is done; else it moves to this thread. Null is done.
@@ -262,36 +267,8 @@ bool CommunicationThread::State::run_elsewhere(Queue& queue,
     wake();
     return false;
   }
-  const Event done = running->queued.done;
-  std::exception_ptr error;
-  try {
-    running->task.rethrow();
-  } catch (...) {
-    error = std::current_exception();
-  }
-  running.reset();
-  end_elsewhere(queue, done, error);
+  end(queue, std::move(running));
   return true;
-}
-
-void CommunicationThread::State::end_elsewhere(Queue& queue, const Event& done,
-                                               const std::exception_ptr& error) {
-  bool has_more = false;
-  {
-    const std::lock_guard lock(mutex);
-    queue.busy_with_ = 0;
-    if (error) {
-      failed_elsewhere = error;
-      failed = true;
-    }
-    has_more = error || !queue.waiting_.empty() || !calls.empty();
-  }
-  if (has_more) wake();
-  if (error) {
-    done.fail(error);
-  } else {
-    done.reach();
-  }
 }
 
 // Waits for something to do; `seen` is what was known before looking. False if nothing can come.
@@ -316,7 +293,7 @@ bool CommunicationThread::State::idle(std::uint64_t seen) {
     try {
       std::for_each(queues.begin(), queues.end(), look);
     } catch (...) {
-      failure = std::current_exception();
+      if (!failure) failure = std::current_exception();
     }
     return true;
   }
@@ -332,12 +309,13 @@ void CommunicationThread::State::run() {
       const std::lock_guard lock(mutex);
       seen = wakes;
       update_order();
-      if (failed_elsewhere && !failure) failure = failed_elsewhere;
     }
     bool moved = false;
-    for (const auto& queue : order) moved = advance(*queue) || moved;
-    if (failure) fail_all();
-    moved = run_due_call() || moved;
+    for (const auto& queue : order) {
+      if (fail_all_after_a_failure()) break;
+      moved = advance(*queue) || moved;
+    }
+    if (!fail_all_after_a_failure()) moved = run_due_call() || moved;
     if (moved) {
       backoff.reset();
       continue;
@@ -392,7 +370,7 @@ CommunicationThread::Started CommunicationThread::start(Queue& queue, Operation 
     started.number = ++state_->handed_over;
     Queued queued{
         .number = started.number, .operation = std::move(operation), .done = started.done};
-    if (here && queue.is_free() && !state_->failed) {
+    if (here && queue.is_free() && !state_->failure) {
       queue.busy_with_ = started.number;
       begun = std::move(queued);
     } else {
@@ -400,8 +378,7 @@ CommunicationThread::Started CommunicationThread::start(Queue& queue, Operation 
     }
   }
   if (begun) {
-    state_->run_elsewhere(queue, state_->begin_elsewhere(queue, std::move(*begun)),
-                          Patience::pauses);
+    state_->run_elsewhere(queue, state_->begin(queue, std::move(*begun)), Patience::pauses);
     return started;
   }
   state_->wake();  // also without the input: from now on it looks at the abort signal
@@ -415,27 +392,7 @@ CommunicationThread::Started CommunicationThread::start(Queue& queue, Operation 
 }
 
 void CommunicationThread::help(Queue& queue, std::uint64_t number) {
-  for (;;) {
-    std::optional<Queued> begun;
-    std::unique_ptr<Queue::Running> running;
-    {
-      const std::lock_guard lock(state_->mutex);
-      if (state_->failed) return;
-      if (queue.moves_here_) {
-        if (queue.busy_with_ > number) return;
-        running = std::move(queue.moves_here_);
-      } else {
-        if (queue.busy_with_ != 0 || queue.waiting_.empty()) return;
-        const Queued& next = queue.waiting_.front();
-        if (next.number > number || !next.operation.any_thread || !next.operation.ready.done()) {
-          return;
-        }
-        begun = std::move(queue.waiting_.front());
-        queue.waiting_.pop_front();
-        queue.busy_with_ = begun->number;
-      }
-    }
-    if (begun) running = state_->begin_elsewhere(queue, std::move(*begun));
+  while (auto running = state_->take(queue, number, false)) {
     if (!state_->run_elsewhere(queue, std::move(running), Patience::until_sleep)) return;
   }
 }

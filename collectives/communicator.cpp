@@ -16,8 +16,9 @@
 namespace lockstep {
 namespace {
 
-// Up to here a sum takes less time than the change to another thread and back.
-constexpr std::size_t kShortBytes = std::size_t{64} << 10;
+// Of all ranks together; up to here a sum takes less time than the change to another thread and
+// back.
+constexpr std::size_t kShortBytes = std::size_t{128} << 10;
 
 std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.data()); }
 std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
@@ -75,8 +76,7 @@ struct Communicator::State {
   std::shared_ptr<CommunicationThread> thread;
   std::shared_ptr<CommunicationThread::Queue> queue;
   CommunicatorOptions options;
-  std::shared_ptr<const std::string> shared_name;  // for messages of operations under way
-  std::shared_ptr<LedgerRing> ledger;              // shared with the operations under way
+  std::shared_ptr<LedgerRing> ledger;  // shared with the operations under way
   std::shared_ptr<Trace> trace;
   std::uint64_t sequence = 0;
 
@@ -85,8 +85,7 @@ struct Communicator::State {
       : shared(std::make_shared<Shared>(std::move(backend), std::move(abort))),
         thread(std::move(runs_on)),
         queue(thread->add_queue(chosen.lane)),
-        options(std::move(chosen)),
-        shared_name(std::make_shared<const std::string>(options.name)) {}
+        options(std::move(chosen)) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() { thread->remove(*queue); }
@@ -128,9 +127,9 @@ void Communicator::State::check_memory(CommOperation operation, const Tensor& te
 
 // "rank 1: all_reduce #12 of group world (8 x f32)"; refers to nothing of this object.
 std::function<std::string()> Communicator::State::text(const What& what) const {
-  return [rank = shared->backend->rank(), number = sequence, name = shared_name, what] {
+  return [rank = shared->backend->rank(), number = sequence, name = options.name, what] {
     std::string text = "rank " + std::to_string(rank) + ": " + to_string(what.operation) + " #" +
-                       std::to_string(number) + " of group " + *name;
+                       std::to_string(number) + " of group " + name;
     if (what.operation != CommOperation::barrier) {
       text += " (" + std::to_string(what.count) + " x " + to_string(what.dtype) + ")";
     }
@@ -163,7 +162,7 @@ Work Communicator::State::start(const What& what, const Event& ready, Body body)
                    },
                .any_thread = any_thread,
                .is_short = what.operation != CommOperation::allocate &&
-                           what.bytes() * to_size(size()) <= 2 * kShortBytes});
+                           what.bytes() * to_size(size()) <= kShortBytes});
   if (done.done()) return {done, sequence};
   shared->abort->watch(done);
   if (!any_thread) return {done, sequence};

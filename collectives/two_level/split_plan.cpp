@@ -36,15 +36,11 @@ SplitPlan split_plan(const SumPlan& plan, const std::vector<int>& host_of_rank, 
   SplitPlan split;
   // A part that takes part in a sum of several hosts is theirs from then on.
   std::vector<bool> shared(parts.size());
-  shared[to_size(plan.result)] = true;
   std::vector<SumPlan::Add> across;
   for (const SumPlan::Add& add : plan.adds) {
     const Origin& into = parts[to_size(add.into)];
     const Origin& from = parts[to_size(add.from)];
-    const bool met = std::any_of(across.begin(), across.end(), [&](const SumPlan::Add& other) {
-      return other.into == add.into || other.from == add.into || other.into == add.from ||
-             other.from == add.from;
-    });
+    const bool met = shared[to_size(add.into)] || shared[to_size(add.from)];
     if (into.host == from.host && !met) {
       if (into.host == host) split.own_adds.push_back({.into = into.number, .from = from.number});
       continue;
@@ -53,6 +49,7 @@ SplitPlan split_plan(const SumPlan& plan, const std::vector<int>& host_of_rank, 
     shared[to_size(add.into)] = true;
     shared[to_size(add.from)] = true;
   }
+  shared[to_size(plan.result)] = true;  // also where no other host adds to it
 
   // Numbers among what the hosts give, host by host.
   std::vector<int> number_across(parts.size());

@@ -16,6 +16,9 @@
 namespace lockstep {
 namespace {
 
+// Smaller pieces are on the disk as soon if the sync alone asks for them.
+constexpr std::size_t kLargePiece = std::size_t{1} << 20;
+
 namespace fs = std::filesystem;
 
 class FileWriter final : public ObjectWriter {
@@ -47,7 +50,7 @@ class FileWriter final : public ObjectWriter {
     }
     write_at(file_, temporary_, offset, bytes);
     // The disk begins with this piece while the next one is made; an error shows at the fsync.
-    begin_writing(file_, offset, bytes.size());
+    if (bytes.size() >= kLargePiece) begin_writing(file_, offset, bytes.size());
   }
 
   Creation commit() override {

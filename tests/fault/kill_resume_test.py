@@ -35,12 +35,21 @@ def check_causes(run, attempt, ranks, victim, kind, text):
         assert cause["kind"] == kind and cause["code"] == 79, cause
 
 
-def stopped_after_the_end(job, run, victim, failed):
-    """Whether all others have ended without a cause: the ranks had parted in peace, nobody waits for it."""
+def parted_in_peace(job, run, victim):
+    """Whether all ranks had agreed on the end before the fault, so that nobody misses this one. Rank 0, which
+    writes the result, may not have come to that."""
+    attempt = job.attempt()
+    if list((run / "cause").glob(f"{attempt}.*.json")) or "finished at step" not in job.text():
+        return False
+    result = result_of(run)
+    return victim == 0 or (result["attempt"] == attempt and result["code"] == 0)
+
+
+def stopped_after_the_end(job, run, victim, pid, failed):
+    """Whether it is the last one, and the others have ended in peace."""
     while job.process.poll() is None and time.monotonic() - failed < LIMIT:
-        ranks = {pid for pid, rank in job.processes().items() if rank is not None}
-        if ranks == {victim}:
-            return not list((run / "cause").glob(f"{job.attempt()}.*.json"))
+        if {each for each, rank in job.processes().items() if rank is not None} == {pid}:
+            return parted_in_peace(job, run, victim)
         time.sleep(0.05)
     return False
 
@@ -65,7 +74,7 @@ def fail_once(folder, run, chance, whole_seconds, fault):
         begun = job.pids() is not None
         os.kill(victims[victim], sent)
         failed = time.monotonic()
-        if fault == "stopped" and stopped_after_the_end(job, run, victims[victim], failed):
+        if fault == "stopped" and stopped_after_the_end(job, run, victim, victims[victim], failed):
             os.kill(victims[victim], signal.SIGCONT)
             assert job.wait() == 0, job.text()[-2000:]
             return False
@@ -76,9 +85,7 @@ def fail_once(folder, run, chance, whole_seconds, fault):
         assert seconds < LIMIT, f"the job needed {seconds:.1f} s to end"
         attempt = job.attempt()
         text = job.text()
-        # On its last words: the ranks had parted in peace, so that nobody misses it.
-        causes = list((run / "cause").glob(f"{attempt}.*.json"))
-        if status == 0 or (not causes and "finished at step" in text):
+        if status == 0 or parted_in_peace(job, run, victim):  # on its last words
             return False
     if begun:
         check_causes(run, attempt, ranks, victim, kind, text)

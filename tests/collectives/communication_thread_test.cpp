@@ -78,9 +78,12 @@ TEST(CommunicationThread, LetsTheLaneThatOthersWaitForGoFirst) {
   const auto tensor = bench.thread.add_queue(Lane::tensor);
   std::atomic<bool> flag{false};
   // The thread is busy until both have something.
-  const Event busy = bench.thread.call([&] {
+  std::atomic<bool> busy{false};
+  bench.thread.call([&] {
+    busy = true;
     while (!flag) std::this_thread::yield();
   });
+  while (!busy) std::this_thread::yield();
   std::vector<int> order;
   const Event last = bench.start(*data, bench.operation([&](Wait&) { return note(order, 2); }));
   bench.start(*tensor, bench.operation([&](Wait&) { return note(order, 1); }));
@@ -142,11 +145,14 @@ TEST(CommunicationThread, OutlivesNoEventThatComesTooLate) {
 TEST(CommunicationThread, AThreadThatWaitsRunsTheOperationItself) {
   Bench bench;
   const auto queue = bench.thread.add_queue(Lane::data);
-  std::atomic<bool> busy{true};
-  // This thread has something else to do.
+  std::atomic<bool> busy{false};
+  std::atomic<bool> released{false};
+  // The communication thread has something else to do.
   bench.thread.call([&] {
-    while (busy) std::this_thread::yield();
+    busy = true;
+    while (!released) std::this_thread::yield();
   });
+  while (!busy) std::this_thread::yield();
   std::thread::id ran_on;
   std::vector<int> order;
   Operation operation = bench.operation([&](Wait&) {
@@ -158,7 +164,7 @@ TEST(CommunicationThread, AThreadThatWaitsRunsTheOperationItself) {
   bench.thread.help(*queue, number);
   EXPECT_TRUE(done.done());
   EXPECT_EQ(ran_on, std::this_thread::get_id());
-  busy = false;
+  released = true;
 }
 
 TEST(CommunicationThread, AnOperationThatWaitsForLongMovesToTheThread) {

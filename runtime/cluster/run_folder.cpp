@@ -44,14 +44,18 @@ void write_all(int file, const std::string& text, const std::filesystem::path& p
   }
 }
 
+// Whether the file also outlives the machine.
+enum class Durability { of_the_machine, of_the_process };
+
 // Content first, then the name: a reader sees the old file or the new one.
-void replace(const std::filesystem::path& path, const std::string& text) {
+void replace(const std::filesystem::path& path, const std::string& text,
+             Durability durability = Durability::of_the_machine) {
   const std::filesystem::path fresh = path.string() + "." + std::to_string(getpid()) + ".tmp";
   const int file = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) refuse_write(fresh, errno);
   try {
     write_all(file, text, fresh);
-    if (fsync(file) != 0) refuse_write(fresh, errno);
+    if (durability == Durability::of_the_machine && fsync(file) != 0) refuse_write(fresh, errno);
   } catch (...) {
     close(file);
     unlink(fresh.c_str());
@@ -125,7 +129,12 @@ void RunFolder::write_result(const RunResult& result) const {
     if (result.bits_broken_at_step) json["bits_broken_at_step"] = *result.bits_broken_at_step;
     json["time"] = utc_now();
   }
-  replace(path_ / "result.json", json.dump() + "\n");
+  // After a failure launchers kill what is left of a job within a second, and an fsync can take
+  // longer than that.
+  const bool in_haste =
+      result.code && *result.code != Outcome::finished && *result.code != Outcome::saved;
+  replace(path_ / "result.json", json.dump() + "\n",
+          in_haste ? Durability::of_the_process : Durability::of_the_machine);
 }
 
 bool RunFolder::write_cause(std::int64_t attempt, int rank, const RunCause& cause) const noexcept {
@@ -137,7 +146,8 @@ bool RunFolder::write_cause(std::int64_t attempt, int rank, const RunCause& caus
                        {"hint", cause.hint},
                        {"time", utc_now()}};
     replace(path_ / "cause" / (std::to_string(attempt) + "." + std::to_string(rank) + ".json"),
-            json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+            json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
+            Durability::of_the_process);
     return true;
   } catch (const std::exception&) {
     return false;

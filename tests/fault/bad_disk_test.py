@@ -101,8 +101,7 @@ def check_errors(folder, peace, library):
                                          ("fsync", errno.EIO, 0, "disk or the file server failed")):  # fmt: skip
             wait_for_commit_after(job, run, standing)
             before, seen = newest_commit(run), len(job.text())
-            (folder / "next").write_text(f"{call} {int(error)} {limit} {run}/checkpoints/\n")
-            (folder / "next").rename(control)
+            order_failures(control, f"{call} {int(error)} {limit} {run}/checkpoints/")
             deadline = time.monotonic() + 60
             while not re.search(TWICE, job.text()[seen:]) and time.monotonic() < deadline:
                 assert job.process.poll() is None, job.text()[-3000:]
@@ -117,6 +116,28 @@ def check_errors(folder, peace, library):
             print(f"{call}: {os.strerror(error)}: named and counted, {standing} stands", flush=True)
         wait_for_commit_after(job, run, standing)
         check_leaves(job, run, run, peace)
+
+
+def order_failures(control, words):
+    """Tells FAILING_DISK_LIBRARY what to do, whole."""
+    fresh = control.with_suffix(".next")
+    fresh.write_text(words + "\n")
+    fresh.rename(control)
+
+
+def check_slow_disk(folder, library):
+    """mpirun kills what is left of a job a second after a rank was lost: no fsync can be waited for."""
+    run, log, control = folder / "slow", folder / "slow.log", folder / "slow control"
+    environment = {"LD_PRELOAD": library, "FAILING_DISK": str(control)}
+    with Job(3, {**ENDLESS, "run": run}, log, environment=environment) as job:
+        wait_for_commit_after(job, run, None)
+        order_failures(control, f"stall 4000 0 {run}/")
+        os.kill(job.pids()[1], signal.SIGKILL)
+        job.wait(60)
+        causes = sorted(path.name for path in (run / "cause").glob("*.json"))
+        assert causes == ["1.0.json", "1.2.json"], (causes, job.text()[-3000:])
+        assert result_of(run)["code"] == 79 and "rank 1" in result_of(run)["reason"], result_of(run)
+    print("a rank lost while an fsync takes 4 s: all causes and the result are there", flush=True)
 
 
 def check_broken_disk(folder, commit):
@@ -146,6 +167,7 @@ def main():
         commit = size_of(one / "checkpoints")
         assert train(2, {**OPTIONS, "run": peace}, log) == 0, log.read_text()
         check_errors(folder, peace, library)
+        check_slow_disk(folder, library)
         if mounting:
             check_full(folder, peace, commit)
             check_broken_disk(folder, commit)

@@ -3,7 +3,8 @@
 //
 // FAILING_DISK names a file. While it exists and holds "CALL ERRNO BYTES FOLDER", the process's
 // calls of CALL (pwrite or fsync) on files in FOLDER fail with ERRNO once BYTES bytes were written
-// there; the write that crosses the limit is a short one, as on a real disk.
+// there; the write that crosses the limit is a short one, as on a real disk. With "stall
+// MILLISECONDS 0 FOLDER" each fsync there takes that long.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -87,6 +88,9 @@ ssize_t pwrite64(int file, const void* bytes, size_t count, off64_t offset) {
 int fsync(int file) {
   const int before = errno;
   const Order wanted = order();
+  if (std::strcmp(wanted.call.data(), "stall") == 0 && lies_in(file, wanted)) {
+    usleep(1000 * static_cast<useconds_t>(wanted.error));
+  }
   if (wanted.error != 0 && std::strcmp(wanted.call.data(), "fsync") == 0 &&
       written.load() >= wanted.bytes && lies_in(file, wanted)) {
     errno = wanted.error;

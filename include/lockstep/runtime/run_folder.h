@@ -49,8 +49,10 @@ class RunFolder {
 
   void write_attempt(std::int64_t attempt, const std::vector<std::string>& hosts,
                      const std::vector<int>& process_ids) const;
+  /// A failure is written in haste: without waiting for the disk.
   void write_result(const RunResult& result) const;
-  /// Does not throw: it is called while a job dies. Returns whether the file is on disk.
+  /// Does not throw, and does not wait for the disk: it is called while a job dies. Returns whether
+  /// the file is there.
   bool write_cause(std::int64_t attempt, int rank, const RunCause& cause) const noexcept;
 
  private:

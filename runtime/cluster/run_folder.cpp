@@ -44,18 +44,19 @@ void write_all(int file, const std::string& text, const std::filesystem::path& p
   }
 }
 
-// Whether the file also outlives the machine.
-enum class Durability { of_the_machine, of_the_process };
+// Whether the disk has the file when it is replaced. Else the file outlives the process, and the
+// machine only after sync_file.
+enum class Disk : std::uint8_t { waited_for, not_waited_for };
 
 // Content first, then the name: a reader sees the old file or the new one.
 void replace(const std::filesystem::path& path, const std::string& text,
-             Durability durability = Durability::of_the_machine) {
+             Disk disk = Disk::waited_for) {
   const std::filesystem::path fresh = path.string() + "." + std::to_string(getpid()) + ".tmp";
   const int file = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) refuse_write(fresh, errno);
   try {
     write_all(file, text, fresh);
-    if (durability == Durability::of_the_machine && fsync(file) != 0) refuse_write(fresh, errno);
+    if (disk == Disk::waited_for && fsync(file) != 0) refuse_write(fresh, errno);
   } catch (...) {
     close(file);
     unlink(fresh.c_str());
@@ -63,6 +64,19 @@ void replace(const std::filesystem::path& path, const std::string& text,
   }
   close(file);
   if (rename(fresh.c_str(), path.c_str()) != 0) refuse_write(path, errno);
+}
+
+void sync_file(const std::filesystem::path& path) noexcept {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return;
+  fsync(file);
+  close(file);
+}
+
+// Else the job ends as its ranks have agreed, and nothing hurries them.
+bool is_failure(Outcome code) {
+  return code != Outcome::finished && code != Outcome::saved && code != Outcome::interrupted &&
+         code != Outcome::limit;
 }
 
 Json number_or_null(const std::optional<double>& value) {
@@ -109,6 +123,12 @@ void RunFolder::lock() {
   }
 }
 
+std::filesystem::path RunFolder::result_path() const { return path_ / "result.json"; }
+
+std::filesystem::path RunFolder::cause_path(std::int64_t attempt, int rank) const {
+  return path_ / "cause" / (std::to_string(attempt) + "." + std::to_string(rank) + ".json");
+}
+
 void RunFolder::write_attempt(std::int64_t attempt, const std::vector<std::string>& hosts,
                               const std::vector<int>& process_ids) const {
   const Json json = {
@@ -129,12 +149,8 @@ void RunFolder::write_result(const RunResult& result) const {
     if (result.bits_broken_at_step) json["bits_broken_at_step"] = *result.bits_broken_at_step;
     json["time"] = utc_now();
   }
-  // After a failure launchers kill what is left of a job within a second, and an fsync can take
-  // longer than that.
-  const bool in_haste =
-      result.code && *result.code != Outcome::finished && *result.code != Outcome::saved;
-  replace(path_ / "result.json", json.dump() + "\n",
-          in_haste ? Durability::of_the_process : Durability::of_the_machine);
+  const bool failed = result.code && is_failure(*result.code);
+  replace(result_path(), json.dump() + "\n", failed ? Disk::not_waited_for : Disk::waited_for);
 }
 
 bool RunFolder::write_cause(std::int64_t attempt, int rank, const RunCause& cause) const noexcept {
@@ -145,12 +161,20 @@ bool RunFolder::write_cause(std::int64_t attempt, int rank, const RunCause& caus
                        {"what", cause.what},
                        {"hint", cause.hint},
                        {"time", utc_now()}};
-    replace(path_ / "cause" / (std::to_string(attempt) + "." + std::to_string(rank) + ".json"),
-            json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
-            Durability::of_the_process);
+    replace(cause_path(attempt, rank),
+            json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", Disk::not_waited_for);
     return true;
   } catch (const std::exception&) {
     return false;
+  }
+}
+
+void RunFolder::sync_failure(std::int64_t attempt, int rank) const noexcept {
+  try {
+    sync_file(cause_path(attempt, rank));
+    sync_file(result_path());
+  } catch (const std::exception&) {
+    return;  // no memory for a name
   }
 }
 

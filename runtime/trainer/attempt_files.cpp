@@ -32,7 +32,11 @@ void AttemptFiles::write(const AbortCause& cause) noexcept {
                         .origin_rank = cause.origin_rank,
                         .what = cause.what,
                         .hint = cause.hint});
-  if (attempt_ == 0 || rank_ != speaker_of(cause)) return;
+  if (attempt_ != 0 && rank_ == speaker_of(cause)) write_result(cause);
+  folder_->sync_failure(attempt_, rank_);
+}
+
+void AttemptFiles::write_result(const AbortCause& cause) const noexcept {
   try {
     folder_->write_result({.code = cause.outcome,
                            .reason = cause.what,

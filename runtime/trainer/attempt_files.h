@@ -23,6 +23,8 @@ class AttemptFiles {
   void write(const AbortCause& cause) noexcept;
 
  private:
+  void write_result(const AbortCause& cause) const noexcept;
+
   std::mutex mutex_;
   std::shared_ptr<const RunFolder> folder_;
   int rank_ = 0;

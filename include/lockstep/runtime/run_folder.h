@@ -49,13 +49,17 @@ class RunFolder {
 
   void write_attempt(std::int64_t attempt, const std::vector<std::string>& hosts,
                      const std::vector<int>& process_ids) const;
-  /// A failure is written in haste: without waiting for the disk.
   void write_result(const RunResult& result) const;
-  /// Does not throw, and does not wait for the disk: it is called while a job dies. Returns whether
-  /// the file is there.
+  /// Does not throw: it is called while a job dies. Returns whether the file is there.
   bool write_cause(std::int64_t attempt, int rank, const RunCause& cause) const noexcept;
+  /// Waits until the disk has a cause and the result. The writing of a failure does not: launchers
+  /// kill what is left of a job within a second, which an fsync may take.
+  void sync_failure(std::int64_t attempt, int rank) const noexcept;
 
  private:
+  std::filesystem::path result_path() const;
+  std::filesystem::path cause_path(std::int64_t attempt, int rank) const;
+
   std::filesystem::path path_;
   int lock_ = -1;
 };

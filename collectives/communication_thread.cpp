@@ -34,7 +34,7 @@ struct Called {
 };
 
 // How long another thread waits within an operation before it leaves it to this one.
-enum class Patience : std::uint8_t { pauses, until_sleep };
+enum class Patience : std::uint8_t { brief, until_sleep };
 
 }  // namespace
 
@@ -258,7 +258,8 @@ bool CommunicationThread::State::run_elsewhere(Queue& queue,
       waited.reset();
       continue;
     }
-    const bool goes_on = patience == Patience::pauses ? waited.pause() : !waited.step().has_value();
+    const bool goes_on =
+        patience == Patience::brief ? waited.step_briefly() : !waited.step().has_value();
     if (goes_on) continue;
     {
       const std::lock_guard lock(mutex);
@@ -378,7 +379,7 @@ CommunicationThread::Started CommunicationThread::start(Queue& queue, Operation 
     }
   }
   if (begun) {
-    state_->run_elsewhere(queue, state_->begin(queue, std::move(*begun)), Patience::pauses);
+    state_->run_elsewhere(queue, state_->begin(queue, std::move(*begun)), Patience::brief);
     return started;
   }
   state_->wake();  // also without the input: from now on it looks at the abort signal

@@ -18,7 +18,7 @@ namespace {
 
 // Of all ranks together; up to here a sum takes less time than the change to another thread and
 // back.
-constexpr std::size_t kShortBytes = std::size_t{128} << 10;
+constexpr std::size_t kShortBytes = std::size_t{8} << 20;
 
 std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.data()); }
 std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }

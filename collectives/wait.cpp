@@ -16,6 +16,7 @@ using std::chrono::milliseconds;
 // cores 2000 pauses make a small operation 0.1–0.5 ms long, 50 make it 6 µs.
 constexpr unsigned kPauses = 50;
 constexpr milliseconds kYieldFor{1};
+constexpr microseconds kBrief{40};
 constexpr microseconds kShortestSleep{50};
 constexpr microseconds kLongestSleep{500};
 
@@ -34,14 +35,26 @@ bool Backoff::pause() noexcept {
   return true;
 }
 
-std::optional<microseconds> Backoff::step() {
-  if (pause()) return std::nullopt;
+// Since the pauses ended.
+std::chrono::nanoseconds Backoff::quiet() {
   const auto now = std::chrono::steady_clock::now();
   if (spins_ == kPauses) {
     ++spins_;
     quiet_ = now;
   }
-  const auto quiet = now - quiet_;
+  return now - quiet_;
+}
+
+bool Backoff::step_briefly() {
+  if (pause()) return true;
+  if (quiet() >= kBrief) return false;
+  std::this_thread::yield();
+  return true;
+}
+
+std::optional<microseconds> Backoff::step() {
+  if (pause()) return std::nullopt;
+  const auto quiet = this->quiet();
   if (quiet < kYieldFor) {
     std::this_thread::yield();
     return std::nullopt;

@@ -33,12 +33,16 @@ class Backoff {
  public:
   /// Pauses or yields; from some time on the answer is how long the thread should sleep instead.
   std::optional<std::chrono::microseconds> step();
-  /// Pauses; false, and nothing is done, when it would be time to yield.
-  bool pause() noexcept;
+  /// Pauses or yields; false, and nothing is done, after about the time that two changes of thread
+  /// take.
+  bool step_briefly();
   /// Something has arrived: begins with short pauses again.
   void reset() noexcept { spins_ = 0; }
 
  private:
+  bool pause() noexcept;
+  std::chrono::nanoseconds quiet();
+
   unsigned spins_ = 0;
   std::chrono::steady_clock::time_point quiet_;  // since when nothing has arrived
 };

@@ -14,6 +14,9 @@ constexpr std::size_t kPiece = Mailbox::kPieceBytes;
 // Up to here one synchronisation with everyone reading everything beats two with slices.
 constexpr std::size_t kSmallBytes = 4096;
 constexpr std::size_t kSliceUnit = 16;  // floats in a cache line: two ranks never write to one
+// Arrays of these sizes lie in caches, as far as they do; measured with two ranks.
+constexpr std::size_t kFetchedAbove = std::size_t{64} << 10;
+constexpr std::size_t kFetchedUpTo = std::size_t{25} << 20;
 constexpr std::size_t kTurn = std::size_t{1} << 18;  // floats summed between two turns of others
 
 // Begins with a rank's mailbox memory and rides along what reduce_parts needs of its parts.
@@ -186,9 +189,12 @@ Task SharedMemoryBackend::sum_own_slice(const SumPlan& plan, const Shown& shown,
                                         Wait& wait) {
   const Slice slice = own_slice(count);
   const std::vector<const float*> parts(shown.parts.begin(), shown.parts.end());
+  const std::size_t bytes = count * sizeof(float);
+  const Lines lines =
+      bytes > kFetchedAbove && bytes <= kFetchedUpTo ? Lines::fetched_ahead : Lines::as_they_come;
   for (std::size_t at = slice.begin; at < slice.end; at += kTurn) {
     if (at > slice.begin) co_await wait.turn();
-    run_sum(plan, parts, shown.outs, at, std::min(at + kTurn, slice.end));
+    run_sum(plan, parts, shown.outs, at, std::min(at + kTurn, slice.end), lines);
   }
   count_moved((slice.end - slice.begin) * sizeof(float) * peers());
 }

@@ -10,13 +10,18 @@
 
 namespace lockstep::shared_memory {
 
+/// Whether run_sum asks for the lines of an output before it comes to them. That pays where they
+/// lie in the other core's cache: not where memory is the limit, and not for a few lines, which it
+/// would take from who still works on them.
+enum class Lines : std::uint8_t { as_they_come, fetched_ahead };
+
 /// Carries out `plan` on elements [begin, end) of every part and stores the sum to the same
 /// elements of every output. An output may be one of the parts; other parts keep their contents.
 ///
 /// Works block by block, so that intermediate sums stay in the first-level cache and each element
 /// of a part is read once from memory.
 void run_sum(const SumPlan& plan, std::span<const float* const> parts, std::span<float* const> outs,
-             std::size_t begin, std::size_t end);
+             std::size_t begin, std::size_t end, Lines lines = Lines::as_they_come);
 
 /// Equal plans have equal numbers; different ones, as good as never.
 std::uint32_t fingerprint(const SumPlan& plan);

@@ -35,6 +35,14 @@ class Backend {
                           Wait& wait) = 0;
   virtual Task reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
                             const SumPlan& plan, Wait& wait) = 0;
+  /// The same, but of the sum this rank needs only elements [edges[rank], edges[rank + 1]); what
+  /// the others contain is not specified.
+  virtual Task reduce_scatter(std::span<float* const> parts, float* out, std::size_t count,
+                              const SumPlan& plan, std::span<const std::size_t> edges,
+                              Wait& wait) = 0;
+  /// Elements [edges[r], edges[r + 1]) of `inout` become those of rank r, in memory of allocate().
+  virtual Task all_gather_slices(float* inout, std::size_t count,
+                                 std::span<const std::size_t> edges, Wait& wait) = 0;
   virtual Task all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,
                           Wait& wait) = 0;
   virtual Task broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) = 0;

@@ -47,6 +47,15 @@ BucketPlan plan_buckets(std::span<const std::int64_t> sizes, std::size_t element
   return plan;
 }
 
+std::vector<std::int64_t> share_edges(const Bucket& bucket, int ranks) {
+  std::vector<std::int64_t> edges;
+  const std::int64_t blocks = bucket.size / kBlockElements;
+  for (std::int64_t rank = 0; rank <= ranks; ++rank) {
+    edges.push_back(bucket.offset + blocks * rank / ranks * kBlockElements);
+  }
+  return edges;
+}
+
 std::string hash_of(const BucketPlan& plan) {
   // Every list is preceded by its length, so that two plans cannot spell the same text.
   std::string text = "arena " + std::to_string(plan.arena_elements);

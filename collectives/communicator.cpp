@@ -51,6 +51,10 @@ const char* to_string(CommOperation operation) noexcept {
       return "all_gather";
     case CommOperation::broadcast:
       return "broadcast";
+    case CommOperation::reduce_scatter:
+      return "reduce_scatter";
+    case CommOperation::all_gather_slices:
+      return "all_gather_slices";
   }
   return "unknown";
 }
@@ -70,6 +74,15 @@ struct Communicator::State {
     DType dtype = DType::u8;
 
     std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }
+  };
+
+  // What a reduction adds up, kept alive.
+  struct Parts {
+    explicit Parts(std::vector<Tensor> given) : tensors(std::move(given)) {
+      for (const Tensor& tensor : tensors) data.push_back(tensor.as<float>());
+    }
+    std::vector<Tensor> tensors;
+    std::vector<float*> data;
   };
 
   std::shared_ptr<Shared> shared;
@@ -93,6 +106,12 @@ struct Communicator::State {
   int size() const { return shared->backend->size(); }
   UsageError refuse(CommOperation operation, const std::string& why, std::string hint) const;
   void check_memory(CommOperation operation, const Tensor& tensor) const;
+  // Throws UsageError unless the arguments of a reduction fit each other.
+  void check_parts(CommOperation operation, const std::vector<Tensor>& parts, const Tensor& out,
+                   const SumPlan& plan) const;
+  std::vector<std::size_t> checked_edges(CommOperation operation,
+                                         const std::vector<std::int64_t>& edges,
+                                         std::int64_t count) const;
   std::function<std::string()> text(const What& what) const;
   Work start(const What& what, const Event& ready, Body body);
   static Task observed(std::shared_ptr<Shared> shared, std::shared_ptr<LedgerRing> ledger,
@@ -123,6 +142,54 @@ void Communicator::State::check_memory(CommOperation operation, const Tensor& te
   if (!tensor.defined() && tensor.size() > 0) {
     throw refuse(operation, "a tensor without memory", "pass a tensor that was allocated");
   }
+}
+
+void Communicator::State::check_parts(CommOperation operation, const std::vector<Tensor>& parts,
+                                      const Tensor& out, const SumPlan& plan) const {
+  const auto& parts_of_rank = plan.parts_of_rank;
+  if (parts_of_rank.size() != to_size(size())) {
+    throw refuse(operation,
+                 "the plan is for " + std::to_string(parts_of_rank.size()) + " ranks, not " +
+                     std::to_string(size()),
+                 "make the plan with the size of this communicator");
+  }
+  const int own = parts_of_rank[to_size(shared->backend->rank())];
+  if (parts.size() != to_size(own)) {
+    throw refuse(operation,
+                 std::to_string(parts.size()) + " parts, the plan wants " + std::to_string(own),
+                 "give SumPlan::parts_of_rank[rank()] parts");
+  }
+  const int all = std::accumulate(parts_of_rank.begin(), parts_of_rank.end(), 0);
+  const auto outside = [all](int part) { return part < 0 || part >= all; };
+  if (outside(plan.result) || std::any_of(plan.adds.begin(), plan.adds.end(), [&](auto add) {
+        return outside(add.into) || outside(add.from) || add.into == add.from;
+      })) {
+    throw refuse(operation, "the plan names a part that nobody gives",
+                 "use ordered_plan or invariant_plan");
+  }
+  const auto check = [&](const Tensor& tensor) {
+    check_memory(operation, tensor);
+    if (tensor.dtype() == DType::f32 && tensor.size() == out.size()) return;
+    throw refuse(operation,
+                 "a part is " + to_string(tensor.shape()) + " " + to_string(tensor.dtype()) +
+                     ", out is " + to_string(out.shape()) + " " + to_string(out.dtype()),
+                 "all parts and out have the same number of f32 elements");
+  };
+  std::for_each(parts.begin(), parts.end(), check);
+  check(out);
+}
+
+std::vector<std::size_t> Communicator::State::checked_edges(CommOperation operation,
+                                                            const std::vector<std::int64_t>& edges,
+                                                            std::int64_t count) const {
+  if (edges.size() != to_size(size()) + 1 || edges.front() != 0 || edges.back() != count ||
+      !std::is_sorted(edges.begin(), edges.end())) {
+    throw refuse(operation,
+                 "the slices do not cut " + std::to_string(count) + " elements into " +
+                     std::to_string(size()) + " slices",
+                 "give size() + 1 edges that rise from 0 to the number of elements");
+  }
+  return {edges.begin(), edges.end()};
 }
 
 // "rank 1: all_reduce #12 of group world (8 x f32)"; refers to nothing of this object.
@@ -225,49 +292,47 @@ Work Communicator::all_reduce(Tensor inout, ReduceOp op, const Event& ready) {
 
 Work Communicator::reduce_parts(std::vector<Tensor> parts, Tensor out,
                                 std::shared_ptr<const SumPlan> plan, const Event& ready) {
-  constexpr auto operation = CommOperation::reduce_parts;
-  const auto& parts_of_rank = plan->parts_of_rank;
-  if (parts_of_rank.size() != to_size(size())) {
-    throw state_->refuse(operation,
-                         "the plan is for " + std::to_string(parts_of_rank.size()) +
-                             " ranks, not " + std::to_string(size()),
-                         "make the plan with the size of this communicator");
-  }
-  const int own = parts_of_rank[to_size(rank())];
-  if (parts.size() != to_size(own)) {
-    throw state_->refuse(
-        operation, std::to_string(parts.size()) + " parts, the plan wants " + std::to_string(own),
-        "give SumPlan::parts_of_rank[rank()] parts");
-  }
-  const int all = std::accumulate(parts_of_rank.begin(), parts_of_rank.end(), 0);
-  const auto outside = [all](int part) { return part < 0 || part >= all; };
-  if (outside(plan->result) || std::any_of(plan->adds.begin(), plan->adds.end(), [&](auto add) {
-        return outside(add.into) || outside(add.from) || add.into == add.from;
-      })) {
-    throw state_->refuse(operation, "the plan names a part that nobody gives",
-                         "use ordered_plan or invariant_plan");
-  }
-  std::vector<Tensor> tensors = std::move(parts);
-  const std::size_t given = tensors.size();
-  tensors.push_back(out);
-  for (const Tensor& tensor : tensors) {
-    state_->check_memory(operation, tensor);
-    if (tensor.dtype() != DType::f32 || tensor.size() != out.size()) {
-      throw state_->refuse(operation,
-                           "a part is " + to_string(tensor.shape()) + " " +
-                               to_string(tensor.dtype()) + ", out is " + to_string(out.shape()),
-                           "all parts and out have the same number of f32 elements");
-    }
-  }
-  const State::What what{.operation = operation, .count = out.size(), .dtype = DType::f32};
-  std::vector<float*> pointers;
-  pointers.reserve(given);
-  for (std::size_t i = 0; i < given; ++i) pointers.push_back(tensors[i].as<float>());
+  const State::What what{
+      .operation = CommOperation::reduce_parts, .count = out.size(), .dtype = DType::f32};
+  state_->check_parts(what.operation, parts, out, *plan);
+  return state_->start(what, ready,
+                       [parts = State::Parts(std::move(parts)), out = std::move(out),
+                        plan = std::move(plan)](Backend& backend, Wait& wait) {
+                         return backend.reduce_parts(parts.data, out.as<float>(),
+                                                     to_size(out.size()), *plan, wait);
+                       });
+}
+
+Work Communicator::reduce_scatter(std::vector<Tensor> parts, Tensor out,
+                                  std::shared_ptr<const SumPlan> plan,
+                                  std::vector<std::int64_t> edges, const Event& ready) {
+  const State::What what{
+      .operation = CommOperation::reduce_scatter, .count = out.size(), .dtype = DType::f32};
+  state_->check_parts(what.operation, parts, out, *plan);
   return state_->start(
       what, ready,
-      [tensors = std::move(tensors), pointers = std::move(pointers), out = std::move(out),
-       plan = std::move(plan)](Backend& backend, Wait& wait) {
-        return backend.reduce_parts(pointers, out.as<float>(), to_size(out.size()), *plan, wait);
+      [parts = State::Parts(std::move(parts)), out = std::move(out), plan = std::move(plan),
+       edges = state_->checked_edges(what.operation, edges, out.size())](Backend& backend,
+                                                                         Wait& wait) {
+        return backend.reduce_scatter(parts.data, out.as<float>(), to_size(out.size()), *plan,
+                                      edges, wait);
+      });
+}
+
+Work Communicator::all_gather_slices(Tensor inout, std::vector<std::int64_t> edges,
+                                     const Event& ready) {
+  constexpr auto operation = CommOperation::all_gather_slices;
+  state_->check_memory(operation, inout);
+  if (inout.dtype() != DType::f32) {
+    throw state_->refuse(operation, std::string("elements are ") + to_string(inout.dtype()),
+                         "gather slices of f32");
+  }
+  const State::What what{.operation = operation, .count = inout.size(), .dtype = DType::f32};
+  return state_->start(
+      what, ready,
+      [inout = std::move(inout), edges = state_->checked_edges(operation, edges, what.count)](
+          Backend& backend, Wait& wait) {
+        return backend.all_gather_slices(inout.as<float>(), to_size(inout.size()), edges, wait);
       });
 }
 

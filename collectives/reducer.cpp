@@ -60,6 +60,7 @@ struct GradientReducer::State {
   void complete_bucket(std::size_t bucket);
   void launch_up_to(std::size_t end);
   Tensor in_bucket(int arena, std::size_t bucket) const;
+  std::vector<std::int64_t> edges_in(const Bucket& bucket) const;
   Tensor gradient(int arena, std::size_t parameter) const;
   const LeafSchedule::Leaf& schedule_of_open_leaf() const;
   void check_nothing_missing() const;
@@ -227,14 +228,23 @@ void GradientReducer::State::launch_up_to(std::size_t end) {
     const std::size_t bucket = launched.size();
     const Event ready = compute.record();
     const Tensor sum = in_bucket(0, bucket);
-    if (options.reduction == Reduction::fast) {
+    if (options.reduction == Reduction::fast && !options.scatter) {
       launched.push_back(data.all_reduce(sum, ReduceOp::sum, ready));
       continue;
     }
     std::vector<Tensor> parts;
     for (const int arena : schedule.parts) parts.push_back(in_bucket(arena, bucket));
-    launched.push_back(data.reduce_parts(std::move(parts), sum, sum_plan, ready));
+    launched.push_back(options.scatter ? data.reduce_scatter(std::move(parts), sum, sum_plan,
+                                                             edges_in(plan.buckets[bucket]), ready)
+                                       : data.reduce_parts(std::move(parts), sum, sum_plan, ready));
   }
+}
+
+// From the bucket's beginning.
+std::vector<std::int64_t> GradientReducer::State::edges_in(const Bucket& bucket) const {
+  std::vector<std::int64_t> edges = share_edges(bucket, data.size());
+  for (std::int64_t& edge : edges) edge -= bucket.offset;
+  return edges;
 }
 
 void GradientReducer::State::check_nothing_missing() const {

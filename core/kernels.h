@@ -103,20 +103,30 @@ void fill_zero(Stream& stream, const Tensor& x);
 /// y = x, any shape, same type.
 void copy(Stream& stream, const Tensor& x, const Tensor& y);
 
+/// y += factor · x, any shape.
+void add_scaled(Stream& stream, float factor, const Tensor& x, const Tensor& y);
+
 /// One step of AdamW (Loshchilov & Hutter 2019) over equal-sized flat arrays:
 /// g' = (g · scale) · clip, m and v updated, w ← w·(1 − lr·decay) − lr · m̂ / (√v̂ + epsilon).
+/// Adam with L2 (Kingma & Ba 2015) is the same with g' = (g · scale) · clip + l2 · w and no decay.
 struct AdamWStep {
   float learning_rate = 0.0F;
   double beta1 = 0.9;  // f64, since 1 − 0.999F is wrong in the fifth digit
   double beta2 = 0.95;
   float epsilon = 1e-8F;
   float weight_decay = 0.0F;
+  float l2 = 0.0F;
   float scale = 1.0F;  // 1 / tokens
   float clip = 1.0F;   // min(1, clip / norm)
   std::int64_t t = 1;  // updates so far, this one included
 };
 void adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m, const Tensor& v,
            AdamWStep step);
+/// The first half of a step of LAMB (You et al. 2020, algorithm 2): m and v as AdamW does, and
+/// g ← m̂ / (√v̂ + epsilon) + weight_decay · w, the direction that each layer then scales.
+/// step.learning_rate and step.l2 are not used.
+void lamb_direction(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m,
+                    const Tensor& v, AdamWStep step);
 
 /// One step of SGD: g' = (g·scale)·clip + weight_decay·w; buffer ← g' on the first step (t = 1),
 /// else momentum·buffer + g'; the update is g' + momentum·buffer with Nesterov, else the buffer (g'

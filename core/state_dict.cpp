@@ -22,12 +22,19 @@ const char* to_string(StateKind kind) noexcept {
   return "?";
 }
 
-void StateDict::bind(std::string name, StateKind kind, Tensor tensor, Placement tensor_axis) {
+void StateDict::bind(std::string name, StateKind kind, Tensor tensor, Placement tensor_axis,
+                     std::optional<FlatPieces> pieces) {
   if (find(name, kind)) {
     throw UsageError("state " + name + " (" + to_string(kind) + ") is bound twice",
                      "bind a tied tensor once");
   }
-  entries_.push_back({std::move(name), kind, std::move(tensor), tensor_axis});
+  if (pieces && tensor.size() != pieces->end() - pieces->begin()) {
+    throw UsageError("state " + name + " (" + to_string(kind) + ") has " +
+                         std::to_string(tensor.size()) + " elements, its piece has " +
+                         std::to_string(pieces->end() - pieces->begin()),
+                     "bind the elements from begin() to end()");
+  }
+  entries_.push_back({std::move(name), kind, std::move(tensor), tensor_axis, std::move(pieces)});
 }
 
 const StateEntry* StateDict::find(const std::string& name, StateKind kind) const noexcept {

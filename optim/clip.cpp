@@ -16,8 +16,8 @@ std::int64_t blocks_of(std::int64_t elements) {
 
 }  // namespace
 
-GlobalNorm::GlobalNorm(const Parameters& parameters, const BucketPlan& plan)
-    : block_sums_(static_cast<std::size_t>(blocks_of(plan.arena_elements))) {
+GlobalNorm::GlobalNorm(const Parameters& parameters, const BucketPlan& plan, const Shards* shards)
+    : shards_(shards), block_sums_(static_cast<std::size_t>(blocks_of(plan.arena_elements))) {
   if (parameters.size() != plan.entries.size()) {
     throw UsageError("global norm: " + std::to_string(parameters.size()) +
                          " parameters with a plan of " + std::to_string(plan.entries.size()),
@@ -38,8 +38,17 @@ GradientNorm GlobalNorm::measure(Stream& stream, const Tensor& arena) {
                          " blocks",
                      "pass the arena that the plan describes");
   }
-  kernels::block_square_sums(stream, arena, kBlockElements, block_sums_.data());
+  const auto sum_blocks = [&](std::int64_t begin, std::int64_t end) {
+    kernels::block_square_sums(stream, arena.rows(begin, end), kBlockElements,
+                               block_sums_.data() + begin / kBlockElements);
+  };
+  if (shards_) {
+    for (const Shards::Share& share : shards_->own()) sum_blocks(share.begin, share.end);
+  } else {
+    sum_blocks(0, arena.size());
+  }
   stream.synchronize();
+  if (shards_) shards_->gather(block_sums_);
 
   double sum = 0.0;
   for (const double block : block_sums_) sum += block;

@@ -12,8 +12,10 @@ namespace lockstep::optim {
 
 ScheduleKind parse_schedule(std::string_view name) {
   if (name == "constant") return ScheduleKind::constant;
+  if (name == "linear") return ScheduleKind::linear;
   if (name == "cosine") return ScheduleKind::cosine;
-  throw ConfigError("schedule.name = " + std::string(name), "give constant or cosine");
+  if (name == "wsd") return ScheduleKind::wsd;
+  throw ConfigError("schedule.name = " + std::string(name), "give constant, linear, cosine or wsd");
 }
 
 Schedule::Schedule(const ScheduleOptions& options)
@@ -38,13 +40,19 @@ float Schedule::at(std::int64_t k) const noexcept {
   if (k <= warmup_) {
     return static_cast<float>(peak_ * static_cast<double>(k) / static_cast<double>(warmup_));
   }
-  if (kind_ == ScheduleKind::constant) return static_cast<float>(peak_);
-  // Here warmup_ < k; without a total every update is the last.
-  const double progress =
-      total_ > warmup_ ? static_cast<double>(k - warmup_) / static_cast<double>(total_ - warmup_)
-                       : 1.0;
-  const double cosine = 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
-  return static_cast<float>(min_lr_ + (peak_ - min_lr_) * cosine);
+  std::int64_t peak_until = warmup_;
+  if (kind_ == ScheduleKind::wsd) {
+    peak_until = std::max(warmup_, total_ - std::max<std::int64_t>(total_ / 10, 1));
+  }
+  if (kind_ == ScheduleKind::constant || k <= peak_until) return static_cast<float>(peak_);
+  // Here peak_until < k; without a total every update is the last.
+  const double progress = total_ > peak_until ? static_cast<double>(k - peak_until) /
+                                                    static_cast<double>(total_ - peak_until)
+                                              : 1.0;
+  const double left = kind_ == ScheduleKind::cosine
+                          ? 0.5 * (1.0 + std::cos(std::numbers::pi * progress))
+                          : 1.0 - progress;
+  return static_cast<float>(min_lr_ + (peak_ - min_lr_) * left);
 }
 
 }  // namespace lockstep::optim

@@ -6,7 +6,7 @@
 
 namespace lockstep::optim {
 
-Sgd::Sgd(const Parameters& parameters, const SgdOptions& options) : options_(options) {
+Sgd::Sgd(const ParameterSlices& parameters, const SgdOptions& options) : options_(options) {
   require_fraction("optim.momentum", options.momentum);
   require_not_negative("optim.weight_decay", options.weight_decay);
   if (options.nesterov && options.momentum == 0.0F) {
@@ -14,26 +14,25 @@ Sgd::Sgd(const Parameters& parameters, const SgdOptions& options) : options_(opt
                       "give a momentum above 0, or leave Nesterov off");
   }
   const NoDecay no_decay(options.no_decay);
-  for (Parameter* parameter : parameters) {
-    slots_.push_back(
-        {.parameter = parameter,
-         .buffer = options.momentum > 0.0F
-                       ? Tensor::zeros(parameter->value().device(), parameter->shape(), DType::f32)
-                       : Tensor(),
-         .weight_decay = no_decay.matches(parameter->name()) ? 0.0F : options.weight_decay});
+  for (const ParameterSlice& slice : parameters) {
+    const bool decays = !no_decay.matches(slice.parameter().name());
+    slots_.push_back({.slice = slice,
+                      .buffer = options.momentum > 0.0F ? slice.make_state() : Tensor(),
+                      .weight_decay = decays ? options.weight_decay : 0.0F});
   }
 }
 
 void Sgd::bind(StateDict& state) {
   for (const Slot& slot : slots_) {
     if (!slot.buffer.defined()) continue;
-    state.bind(slot.parameter->name(), StateKind::m, slot.buffer, slot.parameter->tensor_axis());
+    slot.slice.bind(state, StateKind::m, slot.buffer);
   }
 }
 
 void Sgd::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
   for (const Slot& slot : slots_) {
-    kernels::sgd(stream, slot.parameter->value(), slot.parameter->grad(), slot.buffer,
+    if (slot.slice.size() == 0) continue;
+    kernels::sgd(stream, slot.slice.value(), slot.slice.grad(), slot.buffer,
                  {.learning_rate = scale.learning_rate,
                   .momentum = options_.momentum,
                   .weight_decay = slot.weight_decay,

@@ -33,8 +33,25 @@ struct MpiBackend::Reduction {
   std::vector<std::size_t> parts_of;  // by rank
   std::vector<std::size_t> first_of;  // number of a rank's first part
   Combine combine;
+  std::vector<std::size_t> edges;  // rank r adds up elements [edges[r], edges[r + 1])
+  bool spreads = true;             // to all, or each rank keeps its slice
 
   std::size_t parts() const { return first_of.back() + parts_of.back(); }
+
+  // Slices are cut into pieces that follow each other.
+  std::size_t piece_size() const { return kPieceBytes / width / parts_of.size(); }
+  std::size_t pieces() const {
+    std::size_t longest = 0;
+    for (std::size_t r = 0; r < parts_of.size(); ++r) {
+      longest = std::max(longest, edges[r + 1] - edges[r]);
+    }
+    return (longest + piece_size() - 1) / piece_size();
+  }
+  Slice slice_of(int rank, std::size_t piece) const {
+    const auto r = static_cast<std::size_t>(rank);
+    const std::size_t begin = std::min(edges[r] + piece * piece_size(), edges[r + 1]);
+    return {.begin = begin, .size = std::min(piece_size(), edges[r + 1] - begin)};
+  }
 };
 
 MpiBackend::MpiBackend(std::shared_ptr<MpiState> state, const std::vector<int>& ranks, int rank,
@@ -58,22 +75,22 @@ void MpiBackend::send(int peer, const std::byte* data, std::size_t bytes) {
   transfers_.send(peer, data, bytes);
 }
 
-MpiBackend::Slice MpiBackend::slice_of(int rank, Slice piece) const {
-  const std::size_t each =
-      round_up((piece.size + static_cast<std::size_t>(size_) - 1) / static_cast<std::size_t>(size_),
-               kSliceElements);
-  const std::size_t begin = std::min(each * static_cast<std::size_t>(rank), piece.size);
-  return {.begin = piece.begin + begin, .size = std::min(each, piece.size - begin)};
+std::vector<std::size_t> MpiBackend::even_edges(std::size_t count) const {
+  const auto ranks = static_cast<std::size_t>(size_);
+  const std::size_t each = round_up((count + ranks - 1) / ranks, kSliceElements);
+  std::vector<std::size_t> edges;
+  for (std::size_t rank = 0; rank <= ranks; ++rank) edges.push_back(std::min(each * rank, count));
+  return edges;
 }
 
-void MpiBackend::exchange_slices(const Reduction& job, Slice piece) {
-  const Slice mine = slice_of(rank_, piece);
+void MpiBackend::exchange_slices(const Reduction& job, std::size_t piece) {
+  const Slice mine = job.slice_of(rank_, piece);
   const std::size_t part_bytes = mine.size * job.width;
   scratch_.resize(std::max(scratch_.size(), job.parts() * part_bytes));
   for (int step = 1; step < size_; ++step) {
     // Each rank begins with another peer, so that no one is everybody's first.
     const int to = (rank_ + step) % size_;
-    const Slice theirs = slice_of(to, piece);
+    const Slice theirs = job.slice_of(to, piece);
     for (const std::byte* part : job.own) {
       send(to, part + theirs.begin * job.width, theirs.size * job.width);
     }
@@ -85,8 +102,8 @@ void MpiBackend::exchange_slices(const Reduction& job, Slice piece) {
   }
 }
 
-void MpiBackend::add_own_slice(const Reduction& job, Slice piece) {
-  const Slice mine = slice_of(rank_, piece);
+void MpiBackend::add_own_slice(const Reduction& job, std::size_t piece) {
+  const Slice mine = job.slice_of(rank_, piece);
   if (mine.size == 0) return;
   std::vector<const std::byte*> parts(job.parts());
   for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -98,12 +115,12 @@ void MpiBackend::add_own_slice(const Reduction& job, Slice piece) {
   job.combine(parts, job.out + mine.begin * job.width, mine.size);
 }
 
-void MpiBackend::spread_slices(const Reduction& job, Slice piece) {
-  const Slice mine = slice_of(rank_, piece);
+void MpiBackend::spread_slices(const Reduction& job, std::size_t piece) {
+  const Slice mine = job.slice_of(rank_, piece);
   for (int step = 1; step < size_; ++step) {
     send((rank_ + step) % size_, job.out + mine.begin * job.width, mine.size * job.width);
     const int from = (rank_ + size_ - step) % size_;
-    const Slice theirs = slice_of(from, piece);
+    const Slice theirs = job.slice_of(from, piece);
     transfers_.receive(from, job.out + theirs.begin * job.width, theirs.size * job.width);
   }
 }
@@ -134,16 +151,13 @@ Task MpiBackend::reduce(Reduction job, Wait& wait) {
     co_await reduce_whole(job, wait);
     co_return;
   }
-  const std::size_t most = kPieceBytes / job.width;
-  const auto piece_at = [&](std::size_t begin) {
-    return Slice{.begin = begin, .size = std::min(most, job.count - begin)};
-  };
-  exchange_slices(job, piece_at(0));
+  const std::size_t pieces = job.pieces();
+  exchange_slices(job, 0);
   co_await transfers_.complete(wait);
-  for (std::size_t begin = 0; begin < job.count; begin += most) {
-    add_own_slice(job, piece_at(begin));
-    spread_slices(job, piece_at(begin));
-    if (begin + most < job.count) exchange_slices(job, piece_at(begin + most));
+  for (std::size_t piece = 0; piece < pieces; ++piece) {
+    add_own_slice(job, piece);
+    if (job.spreads) spread_slices(job, piece);
+    if (piece + 1 < pieces) exchange_slices(job, piece + 1);
     co_await transfers_.complete(wait);
   }
 }
@@ -159,11 +173,12 @@ Task MpiBackend::all_reduce(std::byte* inout, std::size_t count, DType dtype, Re
   job.first_of.resize(static_cast<std::size_t>(size_));
   std::iota(job.first_of.begin(), job.first_of.end(), std::size_t{0});
   job.combine = combine_in_order(dtype, op);
+  job.edges = even_edges(count);
   return reduce(std::move(job), wait);
 }
 
-Task MpiBackend::reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
-                              const SumPlan& plan, Wait& wait) {
+MpiBackend::Reduction MpiBackend::reduction_by(std::span<float* const> parts, float* out,
+                                               std::size_t count, const SumPlan& plan) const {
   Reduction job;
   for (const float* part : parts) {
     job.own.push_back(reinterpret_cast<const std::byte*>(part));
@@ -178,7 +193,38 @@ Task MpiBackend::reduce_parts(std::span<float* const> parts, float* out, std::si
     first += static_cast<std::size_t>(each);
   }
   job.combine = combine_by_plan(plan);
+  job.edges = even_edges(count);
+  return job;
+}
+
+Task MpiBackend::reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
+                              const SumPlan& plan, Wait& wait) {
+  return reduce(reduction_by(parts, out, count, plan), wait);
+}
+
+Task MpiBackend::reduce_scatter(std::span<float* const> parts, float* out, std::size_t count,
+                                const SumPlan& plan, std::span<const std::size_t> edges,
+                                Wait& wait) {
+  Reduction job = reduction_by(parts, out, count, plan);
+  job.edges.assign(edges.begin(), edges.end());
+  job.spreads = false;
   return reduce(std::move(job), wait);
+}
+
+Task MpiBackend::all_gather_slices(float* inout, std::size_t /*count*/,
+                                   std::span<const std::size_t> edges, Wait& wait) {
+  const auto bytes_of = [&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    return std::span(reinterpret_cast<std::byte*>(inout + edges[r]),
+                     (edges[r + 1] - edges[r]) * sizeof(float));
+  };
+  const std::span<std::byte> mine = bytes_of(rank_);
+  for (int step = 1; step < size_; ++step) {
+    send((rank_ + step) % size_, mine.data(), mine.size());
+    const int from = (rank_ + size_ - step) % size_;
+    transfers_.receive(from, bytes_of(from).data(), bytes_of(from).size());
+  }
+  co_await transfers_.complete(wait);
 }
 
 Task MpiBackend::all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,

@@ -28,6 +28,10 @@ class MpiBackend final : public Backend {
                   Wait& wait) override;
   Task reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
                     const SumPlan& plan, Wait& wait) override;
+  Task reduce_scatter(std::span<float* const> parts, float* out, std::size_t count,
+                      const SumPlan& plan, std::span<const std::size_t> edges, Wait& wait) override;
+  Task all_gather_slices(float* inout, std::size_t count, std::span<const std::size_t> edges,
+                         Wait& wait) override;
   Task all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each, Wait& wait) override;
   Task broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) override;
   Task barrier(Wait& wait) override;
@@ -42,11 +46,13 @@ class MpiBackend final : public Backend {
   void send(int peer, const std::byte* data, std::size_t bytes);
   Task reduce(Reduction job, Wait& wait);
   Task reduce_whole(const Reduction& job, Wait& wait);
-  void exchange_slices(const Reduction& job, Slice piece);
-  void add_own_slice(const Reduction& job, Slice piece);
-  void spread_slices(const Reduction& job, Slice piece);
-  /// The part of `piece` that `rank` adds up.
-  Slice slice_of(int rank, Slice piece) const;
+  Reduction reduction_by(std::span<float* const> parts, float* out, std::size_t count,
+                         const SumPlan& plan) const;
+  void exchange_slices(const Reduction& job, std::size_t piece);
+  void add_own_slice(const Reduction& job, std::size_t piece);
+  void spread_slices(const Reduction& job, std::size_t piece);
+  /// Where the slices begin that each rank adds up, and the end.
+  std::vector<std::size_t> even_edges(std::size_t count) const;
 
   int rank_;
   int size_;

@@ -36,7 +36,8 @@ std::string to_string(const Descriptor& descriptor) {
   if (descriptor.operation == CommOperation::broadcast) {
     text += ", root " + std::to_string(descriptor.detail);
   }
-  if (descriptor.operation == CommOperation::reduce_parts) {
+  if (descriptor.operation == CommOperation::reduce_parts ||
+      descriptor.operation == CommOperation::reduce_scatter) {
     text += ", plan " + std::to_string(descriptor.detail);
   }
   return text + ")";

@@ -6,6 +6,7 @@
 
 #include "collectives/shared_memory/elementwise.h"
 #include "collectives/shared_memory/sum_program.h"
+#include "lockstep/core/hash.h"
 
 namespace lockstep::shared_memory {
 namespace {
@@ -131,15 +132,15 @@ Task SharedMemoryBackend::all_reduce_in_place(float* inout, std::size_t count,
   }
   shown.parts = shown.outs;
   const SumPlan plan = ordered_plan(size());
-  co_await sum_own_slice(plan, shown, count, wait);
+  co_await sum_slice(plan, shown.parts, shown.outs, own_slice(count), count, wait);
   co_await mailbox_.exchange(descriptor, wait);
   done = true;
 }
 
 Task SharedMemoryBackend::show_parts(std::span<float* const> parts, float* out, std::size_t count,
-                                     const SumPlan& plan, Shown& shown, Wait& wait) {
-  Descriptor descriptor = begin(CommOperation::reduce_parts, count, DType::f32);
-  descriptor.detail = fingerprint(plan);
+                                     Purpose purpose, Shown& shown, Wait& wait) {
+  Descriptor descriptor = begin(purpose.operation, count, DType::f32);
+  descriptor.detail = purpose.detail;
   const std::size_t bytes = count * sizeof(float);
   const auto out_place = segments_.find(out, bytes);
   if (!out_place || parts.size() > kMostParts) throw not_allocated(descriptor);
@@ -167,8 +168,8 @@ Task SharedMemoryBackend::show_parts(std::span<float* const> parts, float* out, 
 Task SharedMemoryBackend::reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
                                        const SumPlan& plan, Wait& wait) {
   Shown shown;
-  co_await show_parts(parts, out, count, plan, shown, wait);
-  co_await sum_own_slice(plan, shown, count, wait);
+  co_await show_parts(parts, out, count, {.detail = fingerprint(plan)}, shown, wait);
+  co_await sum_slice(plan, shown.parts, shown.outs, own_slice(count), count, wait);
   co_await barrier(wait);
 }
 
@@ -185,18 +186,60 @@ bool SharedMemoryBackend::shares(const float* data, std::size_t count) const noe
   return segments_.find(data, count * sizeof(float)).has_value();
 }
 
-Task SharedMemoryBackend::sum_own_slice(const SumPlan& plan, const Shown& shown, std::size_t count,
-                                        Wait& wait) {
-  const Slice slice = own_slice(count);
-  const std::vector<const float*> parts(shown.parts.begin(), shown.parts.end());
+Task SharedMemoryBackend::sum_slice(const SumPlan& plan, const std::vector<float*>& parts,
+                                    const std::vector<float*>& outs, Slice slice, std::size_t count,
+                                    Wait& wait) {
+  const std::vector<const float*> sources(parts.begin(), parts.end());
   const std::size_t bytes = count * sizeof(float);
   const Lines lines =
       bytes > kFetchedAbove && bytes <= kFetchedUpTo ? Lines::fetched_ahead : Lines::as_they_come;
   for (std::size_t at = slice.begin; at < slice.end; at += kTurn) {
     if (at > slice.begin) co_await wait.turn();
-    run_sum(plan, parts, shown.outs, at, std::min(at + kTurn, slice.end), lines);
+    run_sum(plan, sources, outs, at, std::min(at + kTurn, slice.end), lines);
   }
   count_moved((slice.end - slice.begin) * sizeof(float) * peers());
+}
+
+Task SharedMemoryBackend::reduce_scatter(std::span<float* const> parts, float* out,
+                                         std::size_t count, const SumPlan& plan,
+                                         std::span<const std::size_t> edges, Wait& wait) {
+  Shown shown;
+  co_await show_parts(parts, out, count,
+                      {.operation = CommOperation::reduce_scatter,
+                       .detail = crc32c(std::as_bytes(edges), fingerprint(plan))},
+                      shown, wait);
+  const auto self = static_cast<std::size_t>(rank());
+  const std::vector<float*> outs{out};
+  co_await sum_slice(plan, shown.parts, outs, {.begin = edges[self], .end = edges[self + 1]}, count,
+                     wait);
+  co_await barrier(wait);
+}
+
+Task SharedMemoryBackend::all_gather_slices(float* inout, std::size_t count,
+                                            std::span<const std::size_t> edges, Wait& wait) {
+  Descriptor descriptor = begin(CommOperation::all_gather_slices, count, DType::f32);
+  descriptor.detail = crc32c(std::as_bytes(edges));
+  const auto place = segments_.find(inout, count * sizeof(float));
+  if (!place) throw not_allocated(descriptor);
+  put(mailbox_.outgoing(), *place);
+  co_await mailbox_.exchange(descriptor, wait);
+  std::vector<const float*> sources;
+  for (int peer = 0; peer < size(); ++peer) {
+    sources.push_back(
+        reinterpret_cast<const float*>(segments_.at(peer, get<Place>(mailbox_.incoming(peer)))));
+  }
+  // Each rank begins with another one's slice.
+  for (int step = 1; step < size(); ++step) {
+    const auto peer = static_cast<std::size_t>((rank() + step) % size());
+    for (std::size_t at = edges[peer]; at < edges[peer + 1]; at += kTurn) {
+      const std::size_t n = std::min(kTurn, edges[peer + 1] - at);
+      std::memcpy(inout + at, sources[peer] + at, n * sizeof(float));
+      co_await wait.turn();
+    }
+  }
+  const auto self = static_cast<std::size_t>(rank());
+  count_moved((edges[self + 1] - edges[self]) * sizeof(float) * peers());
+  co_await barrier(wait);
 }
 
 Task SharedMemoryBackend::all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,

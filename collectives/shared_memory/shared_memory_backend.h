@@ -31,6 +31,10 @@ class SharedMemoryBackend final : public Backend {
                   Wait& wait) override;
   Task reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
                     const SumPlan& plan, Wait& wait) override;
+  Task reduce_scatter(std::span<float* const> parts, float* out, std::size_t count,
+                      const SumPlan& plan, std::span<const std::size_t> edges, Wait& wait) override;
+  Task all_gather_slices(float* inout, std::size_t count, std::span<const std::size_t> edges,
+                         Wait& wait) override;
   Task all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each, Wait& wait) override;
   Task broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) override;
   Task barrier(Wait& wait) override;
@@ -47,9 +51,14 @@ class SharedMemoryBackend final : public Backend {
     std::size_t begin = 0;
     std::size_t end = 0;
   };
+  /// What it is shown for, which all ranks must agree on.
+  struct Purpose {
+    CommOperation operation = CommOperation::reduce_parts;
+    std::uint64_t detail = 0;  // a hash of plan and slices
+  };
   /// `shown` = what all ranks have given, when all have. Throws UsageError for arrays that do not
   /// lie in memory of this group. A barrier must follow before anybody uses his arrays again.
-  Task show_parts(std::span<float* const> parts, float* out, std::size_t count, const SumPlan& plan,
+  Task show_parts(std::span<float* const> parts, float* out, std::size_t count, Purpose purpose,
                   Shown& shown, Wait& wait);
   /// The part of `count` elements that this rank adds up.
   Slice own_slice(std::size_t count) const noexcept;
@@ -60,7 +69,9 @@ class SharedMemoryBackend final : public Backend {
   Descriptor begin(CommOperation operation, std::size_t count, DType dtype) noexcept;
   Task all_reduce_in_place(float* inout, std::size_t count, const Descriptor& descriptor,
                            bool& done, Wait& wait);
-  Task sum_own_slice(const SumPlan& plan, const Shown& shown, std::size_t count, Wait& wait);
+  /// Adds up `slice` of `count` elements and stores it to all `outs`.
+  Task sum_slice(const SumPlan& plan, const std::vector<float*>& parts,
+                 const std::vector<float*>& outs, Slice slice, std::size_t count, Wait& wait);
   std::size_t peers() const noexcept { return static_cast<std::size_t>(size() - 1); }
 
   const char* name_;

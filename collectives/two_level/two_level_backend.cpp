@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "collectives/shared_memory/elementwise.h"
+#include "collectives/shared_memory/sum_program.h"
 #include "collectives/two_level/split_plan.h"
 
 namespace lockstep {
@@ -68,7 +69,8 @@ Task TwoLevelBackend::reduce_parts(std::span<float* const> parts, float* out, st
   const SplitPlan split = split_plan(plan, levels_.host_of_rank, host);
 
   shared_memory::SharedMemoryBackend::Shown shown;
-  co_await levels_.host->show_parts(parts, out, count, plan, shown, wait);
+  co_await levels_.host->show_parts(parts, out, count, {.detail = shared_memory::fingerprint(plan)},
+                                    shown, wait);
   const shared_memory::SharedMemoryBackend::Slice slice = levels_.host->own_slice(count);
   add_up(split.own_adds, shown.parts, slice.begin, slice.end);
 
@@ -102,6 +104,19 @@ Task TwoLevelBackend::all_reduce(std::byte* inout, std::size_t count, DType dtyp
     }
   }
   co_await levels_.all->all_reduce(inout, count, dtype, op, wait);
+}
+
+// All of the sum, on all ranks: a host's slices are not those of its ranks, so that less would
+// travel only with another order of the levels.
+Task TwoLevelBackend::reduce_scatter(std::span<float* const> parts, float* out, std::size_t count,
+                                     const SumPlan& plan, std::span<const std::size_t> /*edges*/,
+                                     Wait& wait) {
+  return reduce_parts(parts, out, count, plan, wait);
+}
+
+Task TwoLevelBackend::all_gather_slices(float* inout, std::size_t count,
+                                        std::span<const std::size_t> edges, Wait& wait) {
+  return levels_.all->all_gather_slices(inout, count, edges, wait);
 }
 
 Task TwoLevelBackend::all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,

@@ -34,6 +34,10 @@ class TwoLevelBackend final : public Backend {
                   Wait& wait) override;
   Task reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
                     const SumPlan& plan, Wait& wait) override;
+  Task reduce_scatter(std::span<float* const> parts, float* out, std::size_t count,
+                      const SumPlan& plan, std::span<const std::size_t> edges, Wait& wait) override;
+  Task all_gather_slices(float* inout, std::size_t count, std::span<const std::size_t> edges,
+                         Wait& wait) override;
   Task all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each, Wait& wait) override;
   Task broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) override;
   Task barrier(Wait& wait) override;

@@ -3,7 +3,7 @@
 
 namespace lockstep::kernels {
 
-/// What one AdamW step needs for each element, computed once in fp64.
+/// What one step of AdamW or LAMB needs for each element, computed once in fp64.
 struct AdamWFactors {
   float scale;
   float clip;
@@ -11,10 +11,13 @@ struct AdamWFactors {
   float beta2;
   float one_minus_beta1;
   float one_minus_beta2;
-  float decay;       // 1 − lr·decay
+  float decay;       // lr·decay: 1 − lr·decay would be wrong by 3e-8, the same way each step
   float step_size;   // lr / (1 − β1ᵗ)
   float root_scale;  // √(1 − β2ᵗ)
   float epsilon;
+  float l2;
+  float inverse_correction;  // 1 / (1 − β1ᵗ)
+  float weight_decay;
 };
 
 }  // namespace lockstep::kernels

@@ -25,6 +25,13 @@ void add_array(const float* x, float* y, std::size_t n) {
   });
 }
 
+// y += factor · x.
+void add_scaled_array(float factor, const float* x, float* y, std::size_t n) {
+  for_each_vector(n, [=](auto d, std::size_t i) HWY_ATTR {
+    hn::StoreU(hn::MulAdd(hn::Set(d, factor), hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, y + i);
+  });
+}
+
 void add_bias_rows(const float* bias, float* y, std::size_t rows, std::size_t columns) {
   for (std::size_t r = 0; r < rows; ++r) add_array(bias, y + r * columns, columns);
 }
@@ -63,6 +70,7 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::kernels {
 namespace {
 HWY_EXPORT(add_array);
+HWY_EXPORT(add_scaled_array);
 HWY_EXPORT(add_bias_rows);
 HWY_EXPORT(sum_columns);
 }  // namespace
@@ -73,6 +81,16 @@ void add(Stream& stream, const Tensor& x, const Tensor& y) {
   arguments.sized("y", y, x.size());
   stream.enqueue([x, y] {
     HWY_DYNAMIC_DISPATCH(add_array)(x.as<float>(), y.as<float>(), to_size(x.size()));
+  });
+}
+
+void add_scaled(Stream& stream, float factor, const Tensor& x, const Tensor& y) {
+  const Arguments arguments("add_scaled", stream);
+  arguments.tensor("x", x);
+  arguments.sized("y", y, x.size());
+  stream.enqueue([factor, x, y] {
+    HWY_DYNAMIC_DISPATCH(add_scaled_array)
+    (factor, x.as<float>(), y.as<float>(), to_size(x.size()));
   });
 }
 

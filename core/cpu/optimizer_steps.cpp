@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW and SGD, element by element: the bits do not depend on where arrays are cut.
+// AdamW, LAMB and SGD, element by element: the bits do not depend on where arrays are cut.
 #include <cmath>
 
 #include "core/cpu/adamw_factors.h"
@@ -23,22 +23,50 @@ HWY_INLINE hn::Vec<D> scaled_gradient(D d, const float* g, float scale, float cl
   return hn::Mul(hn::Mul(hn::LoadU(d, g), hn::Set(d, scale)), hn::Set(d, clip));
 }
 
+// Both moments of one vector, updated in memory.
+template <class D>
+struct Moments {
+  hn::Vec<D> first;
+  hn::Vec<D> root;  // √v̂ + epsilon
+};
+
+template <class D>
+HWY_INLINE Moments<D> update_moments(D d, hn::Vec<D> gradient, float* m, float* v,
+                                     const AdamWFactors& f) {
+  const auto first = hn::MulAdd(gradient, hn::Set(d, f.one_minus_beta1),
+                                hn::Mul(hn::LoadU(d, m), hn::Set(d, f.beta1)));
+  const auto second = hn::MulAdd(hn::Mul(gradient, gradient), hn::Set(d, f.one_minus_beta2),
+                                 hn::Mul(hn::LoadU(d, v), hn::Set(d, f.beta2)));
+  hn::StoreU(first, d, m);
+  hn::StoreU(second, d, v);
+  return {first,
+          hn::Add(hn::Div(hn::Sqrt(second), hn::Set(d, f.root_scale)), hn::Set(d, f.epsilon))};
+}
+
 void adamw_array(float* w, const float* g, float* m, float* v, std::size_t n,
                  const AdamWFactors& factors) {
   const AdamWFactors f = factors;
   for_each_vector(n, [=](auto d, std::size_t i) HWY_ATTR {
-    const auto gradient = scaled_gradient(d, g + i, f.scale, f.clip);
-    const auto first = hn::MulAdd(gradient, hn::Set(d, f.one_minus_beta1),
-                                  hn::Mul(hn::LoadU(d, m + i), hn::Set(d, f.beta1)));
-    const auto second = hn::MulAdd(hn::Mul(gradient, gradient), hn::Set(d, f.one_minus_beta2),
-                                   hn::Mul(hn::LoadU(d, v + i), hn::Set(d, f.beta2)));
-    const auto root =
-        hn::Add(hn::Div(hn::Sqrt(second), hn::Set(d, f.root_scale)), hn::Set(d, f.epsilon));
-    const auto decayed = hn::Mul(hn::LoadU(d, w + i), hn::Set(d, f.decay));
-    const auto update = hn::Mul(hn::Set(d, f.step_size), hn::Div(first, root));
-    hn::StoreU(first, d, m + i);
-    hn::StoreU(second, d, v + i);
+    const auto weight = hn::LoadU(d, w + i);
+    auto gradient = scaled_gradient(d, g + i, f.scale, f.clip);
+    if (f.l2 != 0.0F) gradient = hn::MulAdd(hn::Set(d, f.l2), weight, gradient);
+    const auto moments = update_moments(d, gradient, m + i, v + i, f);
+    const auto decayed = hn::NegMulAdd(hn::Set(d, f.decay), weight, weight);
+    const auto update = hn::Mul(hn::Set(d, f.step_size), hn::Div(moments.first, moments.root));
     hn::StoreU(hn::Sub(decayed, update), d, w + i);
+  });
+}
+
+void lamb_array(const float* w, float* g, float* m, float* v, std::size_t n,
+                const AdamWFactors& factors) {
+  const AdamWFactors f = factors;
+  for_each_vector(n, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto gradient = scaled_gradient(d, g + i, f.scale, f.clip);
+    const auto moments = update_moments(d, gradient, m + i, v + i, f);
+    const auto mean = hn::Mul(moments.first, hn::Set(d, f.inverse_correction));
+    hn::StoreU(
+        hn::MulAdd(hn::Set(d, f.weight_decay), hn::LoadU(d, w + i), hn::Div(mean, moments.root)), d,
+        g + i);
   });
 }
 
@@ -69,6 +97,7 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::kernels {
 namespace {
 HWY_EXPORT(adamw_array);
+HWY_EXPORT(lamb_array);
 HWY_EXPORT(sgd_array);
 
 AdamWFactors factors_of(const AdamWStep& step) {
@@ -82,24 +111,41 @@ AdamWFactors factors_of(const AdamWStep& step) {
           .beta2 = static_cast<float>(step.beta2),
           .one_minus_beta1 = static_cast<float>(1.0 - beta1),
           .one_minus_beta2 = static_cast<float>(1.0 - beta2),
-          .decay = static_cast<float>(1.0 - rate * static_cast<double>(step.weight_decay)),
+          .decay = static_cast<float>(rate * static_cast<double>(step.weight_decay)),
           .step_size = static_cast<float>(rate / (1.0 - std::pow(beta1, t))),
           .root_scale = static_cast<float>(std::sqrt(1.0 - std::pow(beta2, t))),
-          .epsilon = step.epsilon};
+          .epsilon = step.epsilon,
+          .l2 = step.l2,
+          .inverse_correction = static_cast<float>(1.0 / (1.0 - std::pow(beta1, t))),
+          .weight_decay = step.weight_decay};
+}
+
+void check_moments(const Arguments& arguments, const Tensor& w, const Tensor& g, const Tensor& m,
+                   const Tensor& v, const AdamWStep& step) {
+  arguments.tensor("w", w);
+  arguments.sized("g", g, w.size());
+  arguments.sized("m", m, w.size());
+  arguments.sized("v", v, w.size());
+  arguments.require(step.t >= 1, "t is below 1", "t counts updates, the one asked for included");
 }
 
 }  // namespace
 
 void adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m, const Tensor& v,
            AdamWStep step) {
-  const Arguments arguments("adamw", stream);
-  arguments.tensor("w", w);
-  arguments.sized("g", g, w.size());
-  arguments.sized("m", m, w.size());
-  arguments.sized("v", v, w.size());
-  arguments.require(step.t >= 1, "t is below 1", "t counts updates, the one asked for included");
+  check_moments(Arguments("adamw", stream), w, g, m, v, step);
   stream.enqueue([=] {
     HWY_DYNAMIC_DISPATCH(adamw_array)
+    (w.as<float>(), g.as<float>(), m.as<float>(), v.as<float>(), to_size(w.size()),
+     factors_of(step));
+  });
+}
+
+void lamb_direction(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m,
+                    const Tensor& v, AdamWStep step) {
+  check_moments(Arguments("lamb_direction", stream), w, g, m, v, step);
+  stream.enqueue([=] {
+    HWY_DYNAMIC_DISPATCH(lamb_array)
     (w.as<float>(), g.as<float>(), m.as<float>(), v.as<float>(), to_size(w.size()),
      factors_of(step));
   });

@@ -139,7 +139,7 @@ AgreedSave Checkpointer::State::agree_on_save(const TrainState& scalars, const S
   AgreedSave save{.id = {}, .scalars = scalars, .table = {}, .shards = {}};
   std::string what;
   agree(world, "checkpoint save", [&] {
-    save.table = make_table(state);
+    save.table = make_table(state, static_cast<int>(options.mesh.dp));
     what = fingerprint(save.table, scalars);
   });
   const std::vector<std::string> whats = gather_text(world, what);
@@ -196,9 +196,11 @@ Manifest Checkpointer::State::manifest_of(const AgreedSave& save,
 std::vector<const std::byte*> bytes_of(const ShardHead& head, const StateDict& state) {
   std::vector<const std::byte*> data;
   for (const Fragment& fragment : head.fragments) {
-    const Tensor& tensor = state.entries()[fragment.source].tensor;
-    const std::uint64_t first = fragment.flat ? fragment.flat->start : 0;
-    data.push_back(static_cast<const std::byte*>(tensor.data()) + first * size_of(tensor.dtype()));
+    const StateEntry& entry = state.entries()[fragment.source];
+    std::uint64_t first = fragment.flat ? fragment.flat->start : 0;
+    if (entry.pieces) first -= static_cast<std::uint64_t>(entry.pieces->begin());
+    data.push_back(static_cast<const std::byte*>(entry.tensor.data()) +
+                   first * size_of(entry.tensor.dtype()));
   }
   return data;
 }

@@ -88,6 +88,19 @@ std::vector<CopyRun> copy_runs(const Fragment& fragment, const Box& target) {
   return runs;
 }
 
+std::vector<CopyRun> clipped(std::vector<CopyRun> runs, FlatRun part) {
+  for (CopyRun& run : runs) {
+    const std::uint64_t begin = std::max(run.target, part.start);
+    const std::uint64_t end = std::min(run.target + run.length, part.start + part.length);
+    const std::uint64_t skipped = begin - run.target;
+    run = {.source = run.source + skipped,
+           .target = begin - part.start,
+           .length = end > begin ? end - begin : 0};
+  }
+  std::erase_if(runs, [](const CopyRun& run) { return run.length == 0; });
+  return runs;
+}
+
 std::string cover_fault(std::vector<CopyRun> runs, std::uint64_t elements) {
   std::sort(runs.begin(), runs.end(),
             [](const CopyRun& a, const CopyRun& b) { return a.target < b.target; });

@@ -21,6 +21,10 @@ struct CopyRun {
 /// rising order of `source`. A pure function.
 std::vector<CopyRun> copy_runs(const Fragment& fragment, const Box& target);
 
+/// What is left of the runs of a box where only its elements `part` are wanted, from the first of
+/// those on.
+std::vector<CopyRun> clipped(std::vector<CopyRun> runs, FlatRun part);
+
 /// Whether the runs of all datasets fill `elements` elements, each exactly once. Empty if so, else
 /// what is wrong: a hole is never read as zeros.
 std::string cover_fault(std::vector<CopyRun> runs, std::uint64_t elements);

@@ -44,11 +44,15 @@ CommitReader::CommitReader(ObjectStore& store, const Manifest& manifest)
   }
 }
 
-void CommitReader::read(const TensorLine& tensor, StateKind kind, const Box& box,
+void CommitReader::read(const TensorLine& tensor, StateKind kind, std::byte* target) {
+  const Box box = whole_box(unsigned_shape(tensor.shape));
+  read(tensor, kind, box, {.start = 0, .length = elements_of(box)}, target);
+}
+
+void CommitReader::read(const TensorLine& tensor, StateKind kind, const Box& box, FlatRun run,
                         std::byte* target) {
   const std::string path = dataset_path(to_string(kind), tensor.name, 0);
-  const std::uint64_t elements = elements_of(box);
-  if (elements == 0) return;
+  if (run.length == 0) return;
   std::vector<std::pair<Part, std::vector<CopyRun>>> reads;
   std::vector<CopyRun> cover;
   for (const Part& part : parts_[path]) {
@@ -61,11 +65,11 @@ void CommitReader::read(const TensorLine& tensor, StateKind kind, const Box& box
                          .what = "shape or type differ from the manifest's"});
     }
     if (fragment.replica.value_or(0) > 0) continue;
-    std::vector<CopyRun> runs = copy_runs(fragment, box);
+    std::vector<CopyRun> runs = clipped(copy_runs(fragment, box), run);
     cover.insert(cover.end(), runs.begin(), runs.end());
     if (!runs.empty()) reads.emplace_back(part, std::move(runs));
   }
-  const std::string fault = cover_fault(std::move(cover), elements);
+  const std::string fault = cover_fault(std::move(cover), run.length);
   if (!fault.empty()) {
     throw DamageError({.object = manifest_.shards.empty() ? "" : manifest_.shards.front().key,
                        .dataset = path,
@@ -99,15 +103,14 @@ void check_table(const Manifest& manifest, const StateDict& state, TableMatch ma
     }
     const auto found = saved.find({entry.name, entry.kind});
     if (found == saved.end()) {
-      lines.push_back("not in the checkpoint: " + name + " " + to_string(entry.tensor.shape()));
+      lines.push_back("not in the checkpoint: " + name + " " + to_string(entry.shape()));
       continue;
     }
     const TensorLine& tensor = *found->second;
     const DType dtype = saved_type(tensor, entry.kind);
-    if (tensor.shape != entry.tensor.shape() || dtype != entry.tensor.dtype()) {
+    if (tensor.shape != entry.shape() || dtype != entry.tensor.dtype()) {
       lines.push_back("changed: " + name + " " + to_string(dtype) + " " + to_string(tensor.shape) +
-                      " -> " + to_string(entry.tensor.dtype()) + " " +
-                      to_string(entry.tensor.shape()));
+                      " -> " + to_string(entry.tensor.dtype()) + " " + to_string(entry.shape()));
     }
     saved.erase(found);
   }
@@ -127,10 +130,18 @@ void check_table(const Manifest& manifest, const StateDict& state, TableMatch ma
 void restore(ObjectStore& store, const Manifest& manifest, const StateDict& state) {
   CommitReader reader(store, manifest);
   for (const TensorLine& tensor : manifest.tensors) {
-    const Box box = whole_box(unsigned_shape(tensor.shape));
     for (const StateKind kind : tensor.kinds) {
       const StateEntry* entry = state.find(tensor.name, kind);
-      if (entry) reader.read(tensor, kind, box, static_cast<std::byte*>(entry->tensor.data()));
+      if (!entry) continue;
+      auto* const target = static_cast<std::byte*>(entry->tensor.data());
+      if (!entry->pieces) {
+        reader.read(tensor, kind, target);
+        continue;
+      }
+      const auto begin = static_cast<std::uint64_t>(entry->pieces->begin());
+      const auto end = static_cast<std::uint64_t>(entry->pieces->end());
+      reader.read(tensor, kind, whole_box(unsigned_shape(tensor.shape)),
+                  {.start = begin, .length = end - begin}, target);
     }
   }
 }

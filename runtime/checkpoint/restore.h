@@ -21,9 +21,12 @@ class CommitReader {
  public:
   CommitReader(ObjectStore& store, const Manifest& manifest);
 
-  /// Fills `target`, the box `box` of the tensor, in the tensor's own type. Throws DamageError for
-  /// damage, a hole or an overlap.
-  void read(const TensorLine& tensor, StateKind kind, const Box& box, std::byte* target);
+  /// Fills `target`, the elements `run` of the row-major flattening of the tensor's box `box`, in
+  /// the tensor's own type. Throws DamageError for damage, a hole or an overlap.
+  void read(const TensorLine& tensor, StateKind kind, const Box& box, FlatRun run,
+            std::byte* target);
+  /// The same for all of the tensor.
+  void read(const TensorLine& tensor, StateKind kind, std::byte* target);
 
  private:
   struct Part {

@@ -19,9 +19,10 @@ struct SaveTable {
   std::uint64_t parameters = 0;     // elements of the params
 };
 
-/// Throws UsageError for a tensor that cannot be saved: not replicated, of another type, optimizer
-/// state that does not belong to a parameter.
-SaveTable make_table(const StateDict& state);
+/// `ranks`: data-parallel ones. Throws UsageError for a tensor that cannot be saved: not
+/// replicated, in another number of pieces, of another type, optimizer state that does not belong
+/// to a parameter.
+SaveTable make_table(const StateDict& state, int ranks);
 
 /// A hash over table and scalars: ranks that differ do not save the same thing.
 std::string fingerprint(const SaveTable& table, const TrainState& scalars);

@@ -95,38 +95,47 @@ std::uint64_t blocks_of(const Fragment& fragment) noexcept {
 std::vector<std::vector<Fragment>> plan_shards(const std::vector<PlanTensor>& tensors,
                                                std::uint64_t writers, std::uint64_t block_limit) {
   std::uint64_t total = 0;
-  for (const PlanTensor& tensor : tensors) total += product(tensor.gshape) * size_of(tensor.dtype);
+  for (const PlanTensor& tensor : tensors) {
+    if (tensor.edges.empty()) total += product(tensor.gshape) * size_of(tensor.dtype);
+  }
 
   std::vector<std::vector<Fragment>> shards(writers);
-  std::uint64_t writer = 0;
+  std::uint64_t line_writer = 0;
   std::uint64_t position = 0;  // on the line of all bytes
   for (const std::size_t source : file_order(tensors)) {
     const PlanTensor& tensor = tensors[source];
     const std::uint64_t width = size_of(tensor.dtype);
     const std::uint64_t elements = product(tensor.gshape);
-    const std::uint64_t longest = block_limit * kBlockBytes / width;
+    // The next run of this tensor, which begins at `done`: up to `cut`, if it is not too long.
     std::uint64_t done = 0;
     std::uint64_t run = 0;  // of this tensor in this shard
-    while (done < elements) {
-      // The cut behind this writer, in elements of this tensor; the last writer takes the rest.
-      const std::uint64_t share =
-          total / writers * (writer + 1) + total % writers * (writer + 1) / writers;
-      std::uint64_t cut = elements;
-      if (writer + 1 < writers && share < position + elements * width) {
-        cut = share <= position ? 0 : (share - position) / width / kCutElements * kCutElements;
-      }
-      if (cut <= done) {
-        ++writer;
-        run = 0;
-        continue;
-      }
-      const std::uint64_t length = std::min(cut - done, longest);
+    const auto append = [&](std::uint64_t writer, std::uint64_t cut) {
+      const std::uint64_t length = std::min(cut - done, block_limit * kBlockBytes / width);
       Fragment fragment = make_fragment(tensor, source, {.start = done, .length = length});
       fragment.path = dataset_path(fragment.kind, tensor.name, run++);
       shards[writer].push_back(std::move(fragment));
       done += length;
+    };
+    for (std::uint64_t writer = 0; writer + 1 < tensor.edges.size(); ++writer) {
+      run = 0;
+      while (done < tensor.edges[writer + 1]) append(writer, tensor.edges[writer + 1]);
     }
-    position += elements * width;
+    while (done < elements) {
+      // The cut behind this writer, in elements of this tensor; the last writer takes the rest.
+      const std::uint64_t share =
+          total / writers * (line_writer + 1) + total % writers * (line_writer + 1) / writers;
+      std::uint64_t cut = elements;
+      if (line_writer + 1 < writers && share < position + elements * width) {
+        cut = share <= position ? 0 : (share - position) / width / kCutElements * kCutElements;
+      }
+      if (cut > done) {
+        append(line_writer, cut);
+      } else {
+        ++line_writer;
+        run = 0;
+      }
+    }
+    if (tensor.edges.empty()) position += elements * width;
   }
   return shards;
 }

@@ -56,21 +56,24 @@ struct Fragment {
 std::uint64_t elements_of(const Fragment& fragment) noexcept;
 std::uint64_t blocks_of(const Fragment& fragment) noexcept;
 
-/// A tensor to save, the same on every data-parallel rank.
+/// A tensor to save: the same on every data-parallel rank, or in pieces, of which rank r holds the
+/// elements [edges[r], edges[r + 1]).
 struct PlanTensor {
   std::string name;
   StateKind kind = StateKind::param;
   DType dtype = DType::f32;
   std::vector<std::uint64_t> gshape;
+  std::vector<std::uint64_t> edges = {};  // none: no pieces
   bool operator==(const PlanTensor&) const = default;
 };
 
 /// Which writer writes what: the datasets of each of `writers` shards, without offsets.
 ///
-/// A pure function. The tensors are laid end to end in file order (params by name, then master, m
-/// and v tensor by tensor) and the line is cut into equal numbers of bytes. A cut within a tensor
-/// moves down to a multiple of 1,024 elements; the pieces become flat runs. Datasets of more than
-/// `block_limit` blocks are split further. A tensor of no elements has no dataset.
+/// A pure function. The tensors that all ranks have are laid end to end in file order (params by
+/// name, then master, m and v tensor by tensor) and the line is cut into equal numbers of bytes. A
+/// cut within a tensor moves down to a multiple of 1,024 elements; the pieces become flat runs. Of
+/// a tensor in pieces each rank writes its own, in the same order of the file. Datasets of more
+/// than `block_limit` blocks are split further. A tensor of no elements has no dataset.
 std::vector<std::vector<Fragment>> plan_shards(const std::vector<PlanTensor>& tensors,
                                                std::uint64_t writers,
                                                std::uint64_t block_limit = kBlockLimit);

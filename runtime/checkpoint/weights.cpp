@@ -65,7 +65,7 @@ std::vector<float> read_weight(CommitReader& reader, const TensorLine& tensor) {
   const DType dtype = saved_type(tensor, kind);
   const auto elements = static_cast<std::size_t>(elements_of(tensor.shape));
   std::vector<std::byte> bytes(elements * size_of(dtype));
-  reader.read(tensor, kind, whole_box(unsigned_shape(tensor.shape)), bytes.data());
+  reader.read(tensor, kind, bytes.data());
   return widened(bytes.data(), elements, dtype);
 }
 

@@ -50,7 +50,14 @@ void read_optimizer(const Config& config, TrainOptions& options) {
                    .beta2 = config.real("optim.beta2"),
                    .epsilon = static_cast<float>(config.real("optim.eps")),
                    .weight_decay = static_cast<float>(config.real("optim.weight_decay")),
+                   .decay = optim::WeightDecay::decoupled,
                    .no_decay = config.text("optim.no_decay")};
+  if (options.optimizer == "adam") options.adamw.decay = optim::WeightDecay::in_gradient;
+  options.lamb = {.beta1 = options.adamw.beta1,
+                  .beta2 = options.adamw.beta2,
+                  .epsilon = options.adamw.epsilon,
+                  .weight_decay = options.adamw.weight_decay,
+                  .no_decay = options.adamw.no_decay};
   options.sgd = {.momentum = static_cast<float>(config.real("optim.momentum")),
                  .nesterov = config.boolean("optim.nesterov"),
                  .weight_decay = options.adamw.weight_decay,
@@ -72,9 +79,6 @@ void read_optimizer(const Config& config, TrainOptions& options) {
 void refuse_unbuilt(const Config& config) {
   if (config.integer("mesh.tensor") != 1) {
     throw ConfigError("mesh.tensor > 1 is not in this version", "use data parallelism alone");
-  }
-  if (config.integer("zero") != 0) {
-    throw ConfigError("zero = 1 is not in this version", "use zero = 0");
   }
 }
 
@@ -113,6 +117,8 @@ TrainOptions train_options(const Config& config) {
   options.smoothing = static_cast<float>(config.real("loss.smoothing"));
   options.reducer.reduction = reduction_of(config.text("reduction"));
   options.reducer.bucket_bytes = static_cast<std::size_t>(config.integer("bucket_bytes"));
+  options.zero = static_cast<int>(config.integer("zero"));
+  options.reducer.scatter = options.zero > 0;
   options.replica_check = config.integer("replica_check");
   options.device = parse_device(config.text("device"));
   options.group.backend = config.text("backend");

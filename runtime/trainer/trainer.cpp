@@ -158,6 +158,7 @@ void Trainer::State::update(const StepTotals& totals, StepRecord& record) {
   optimizer->step(compute, {.learning_rate = rate,
                             .scale = static_cast<float>(1.0 / count),
                             .clip = optim::clip_factor(record.grad_norm, options.clip)});
+  if (shards) shards->gather_weights(compute, reducer->arena());
   compute.synchronize();
   last_loss = mean;
 }

@@ -8,6 +8,7 @@
 #include "lockstep/collectives/handshake.h"
 #include "lockstep/core/ledger.h"
 #include "lockstep/optim/adamw.h"
+#include "lockstep/optim/lamb.h"
 #include "lockstep/optim/sgd.h"
 #include "runtime/trainer/replicas.h"
 #include "runtime/trainer/trainer_state.h"
@@ -24,9 +25,23 @@ std::string table_of(const Parameters& parameters) {
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const TrainOptions& options,
-                                                 const Parameters& parameters) {
-  if (options.optimizer == "sgd") return std::make_unique<optim::Sgd>(parameters, options.sgd);
-  return std::make_unique<optim::AdamW>(parameters, options.adamw);
+                                                 const Parameters& parameters,
+                                                 const BucketPlan& plan,
+                                                 const optim::Shards* shards) {
+  const optim::ParameterSlices slices = shards ? shards->slices() : parameters;
+  if (options.optimizer == "sgd") return std::make_unique<optim::Sgd>(slices, options.sgd);
+  if (options.optimizer == "lamb") {
+    return std::make_unique<optim::Lamb>(slices, plan, options.lamb, shards);
+  }
+  return std::make_unique<optim::AdamW>(slices, options.adamw);
+}
+
+std::int64_t optimizer_elements(const StateDict& state) {
+  std::int64_t elements = 0;
+  for (const StateEntry& entry : state.entries()) {
+    if (entry.kind != StateKind::param) elements += entry.tensor.size();
+  }
+  return elements;
 }
 
 std::string megabytes(std::int64_t elements) {
@@ -102,17 +117,20 @@ void Trainer::State::build_model() {
     loss = std::make_unique<nn::CrossEntropy>(
         compute, nn::CrossEntropyOptions{.vocabulary = 0, .smoothing = options.smoothing});
     parameters = model->parameters();
-    optimizer = make_optimizer(options, parameters);
   });
   same_on_all([&] {
     reducer = std::make_unique<GradientReducer>(mesh->data(), compute, parameters, options.leaves(),
                                                 options.reducer);
   });
-  norm = std::make_unique<optim::GlobalNorm>(parameters, reducer->plan());
+  const BucketPlan& plan = reducer->plan();
+  if (options.zero > 0) shards = std::make_unique<optim::Shards>(mesh->data(), parameters, plan);
+  agree(group.world(), "make the optimizer",
+        [&] { optimizer = make_optimizer(options, parameters, plan, shards.get()); });
+  norm = std::make_unique<optim::GlobalNorm>(parameters, plan, shards.get());
   model->bind(state);
   optimizer->bind(state);
   const std::array fields = {HandshakeField{"parameter table", table_of(parameters)},
-                             HandshakeField{"bucket plan", hash_of(reducer->plan())}};
+                             HandshakeField{"bucket plan", hash_of(plan)}};
   same_on_all([&] { handshake(group.world(), fields); });
 }
 
@@ -120,7 +138,8 @@ void Trainer::State::open_checkpoints() {
   agree(group.world(), "open the store", [&] { store = ObjectStore::open(options.store); });
   checkpointer = std::make_unique<Checkpointer>(
       *store, group.world(),
-      CheckpointOptions{.mesh = {.dp = static_cast<std::uint64_t>(mesh->shape().data)},
+      CheckpointOptions{.mesh = {.dp = static_cast<std::uint64_t>(mesh->shape().data),
+                                 .zero = static_cast<std::uint64_t>(options.zero)},
                         .keep = static_cast<std::uint64_t>(options.checkpoint_keep),
                         .keep_best = static_cast<std::uint64_t>(options.checkpoint_keep_best),
                         .silence_timeout = options.group.collective_timeout});
@@ -238,6 +257,10 @@ void Trainer::State::load_or_start() {
        std::to_string(reducer->arenas()) + " arenas of " +
        megabytes(reducer->plan().arena_elements) + ", " + std::to_string(reducer->cover()) +
        " node(s) sent, " + std::to_string(reducer->plan().buckets.size()) + " bucket(s)");
+  if (shards) {
+    note("optimizer: " + options.optimizer + ", zero 1, " + megabytes(optimizer_elements(state)) +
+         " of state on rank 0");
+  }
   if (corpus.held_back.empty() && options.eval_every > 0) {
     note("NOTE nothing is held back: there is no evaluation");
   }

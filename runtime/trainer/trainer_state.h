@@ -13,6 +13,7 @@
 #include "lockstep/optim/clip.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/schedule.h"
+#include "lockstep/optim/shards.h"
 #include "lockstep/runtime/checkpoint.h"
 #include "lockstep/runtime/corpus.h"
 #include "lockstep/runtime/gpt2.h"
@@ -95,6 +96,7 @@ struct Trainer::State {
   std::unique_ptr<nn::CrossEntropy> loss;
   Parameters parameters;
   std::unique_ptr<GradientReducer> reducer;
+  std::unique_ptr<optim::Shards> shards;  // with zero = 1
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::GlobalNorm> norm;
   std::unique_ptr<optim::Schedule> schedule;

@@ -49,6 +49,19 @@ TEST(BucketPlan, CoversTheArenaWithoutGapsOrOverlap) {
   EXPECT_EQ(end, plan.arena_elements);
 }
 
+TEST(BucketPlan, SharesABucketInWholeBlocks) {
+  const Bucket bucket = {.offset = 2 * kBlockElements, .size = 7 * kBlockElements, .members = {}};
+  const auto edges = share_edges(bucket, 3);
+  ASSERT_EQ(edges.size(), 4U);
+  const std::int64_t blocks[] = {2, 4, 6, 9};
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(edges[i], blocks[i] * kBlockElements);
+  // More ranks than blocks: some have none.
+  const auto many = share_edges({.offset = 0, .size = kBlockElements, .members = {}}, 4);
+  EXPECT_EQ(many.front(), 0);
+  EXPECT_EQ(many[3], 0);
+  EXPECT_EQ(many.back(), kBlockElements);
+}
+
 TEST(BucketPlan, NamesTheParameterWithANegativeSize) {
   const std::vector<std::int64_t> sizes = {1, -2};
   try {

@@ -156,6 +156,13 @@ class HungBackend final : public Backend {
   Task reduce_parts(std::span<float* const>, float*, std::size_t, const SumPlan&, Wait&) override {
     return hang();
   }
+  Task reduce_scatter(std::span<float* const>, float*, std::size_t, const SumPlan&,
+                      std::span<const std::size_t>, Wait&) override {
+    return hang();
+  }
+  Task all_gather_slices(float*, std::size_t, std::span<const std::size_t>, Wait&) override {
+    return hang();
+  }
   Task all_gather(const std::byte*, std::byte*, std::size_t, Wait&) override { return hang(); }
   Task broadcast(std::byte*, std::size_t, int, Wait&) override { return hang(); }
   Task barrier(Wait&) override { return hang(); }
@@ -211,6 +218,19 @@ TEST(Communicator, ChecksWhatItIsGiven) {
                 HasSubstr("0 parts, the plan wants 1"));
     EXPECT_THAT(message_of<UsageError>([&] { group.reduce_parts({bytes}, floats, plan); }),
                 HasSubstr("a part is [4] u8, out is [4]"));
+    const std::vector<std::vector<std::int64_t>> wrong = {
+        {}, {0, 4}, {0, 2, 3}, {1, 2, 4}, {0, 5, 4}};
+    for (const auto& edges : wrong) {
+      const auto what = HasSubstr("do not cut 4 elements into 2 slices");
+      EXPECT_THAT(message_of<UsageError>([&] { group.all_gather_slices(floats, edges); }), what);
+      EXPECT_THAT(
+          message_of<UsageError>([&] { group.reduce_scatter({floats}, floats, plan, edges); }),
+          what);
+    }
+    EXPECT_THAT(message_of<UsageError>([&] {
+                  group.all_gather_slices(bytes, {0, 2, 4});
+                }),
+                HasSubstr("elements are u8"));
   });
 }
 

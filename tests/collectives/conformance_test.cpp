@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -174,6 +175,52 @@ TEST_P(Conformance, ReducesPartsByTheTreeInPlace) {
               << size << " elements, element " << i;
         }
       }
+    }
+  });
+}
+
+// Slices that nothing divides, one of them empty.
+std::vector<std::int64_t> uneven_edges(int ranks, std::int64_t size) {
+  std::vector<std::int64_t> edges{0};
+  for (int rank = 1; rank < ranks; ++rank) {
+    edges.push_back(rank == 2 ? edges.back()
+                              : std::min(size, size * rank * rank / ranks / ranks + rank));
+  }
+  std::sort(edges.begin(), edges.end());
+  edges.push_back(size);
+  return edges;
+}
+
+TEST_P(Conformance, ReducesEachSliceWhereItIsWanted) {
+  run([](Communicator& group) {
+    const auto plan = std::make_shared<SumPlan>(ordered_plan(group.size()));
+    for (const std::int64_t size : kSizes) {
+      const Tensor data = filled(group.allocate(size, DType::f32), group.rank());
+      const auto edges = uneven_edges(group.size(), size);
+      group.reduce_scatter({data}, data, plan, edges).wait();
+      const auto rank = static_cast<std::size_t>(group.rank());
+      const std::int64_t first = edges[rank];
+      const Tensor mine = data.rows(first, edges[rank + 1]);
+      EXPECT_EQ(
+          differences(mine, [&](auto i) { return rank_ordered_sum(group.size(), first + i); }), 0)
+          << size << " elements, rank " << rank;
+    }
+  });
+}
+
+TEST_P(Conformance, GathersSlicesInPlace) {
+  run([](Communicator& group) {
+    for (const std::int64_t size : kSizes) {
+      const Tensor data = filled(group.allocate(size, DType::f32), group.rank());
+      const auto edges = uneven_edges(group.size(), size);
+      group.all_gather_slices(data, edges).wait();
+      const auto owner = [&](std::int64_t i) {
+        int rank = 0;
+        while (edges[static_cast<std::size_t>(rank) + 1] <= i) ++rank;
+        return rank;
+      };
+      EXPECT_EQ(differences(data, [&](auto i) { return value(owner(i), i); }), 0)
+          << size << " elements, rank " << group.rank();
     }
   });
 }

@@ -50,6 +50,16 @@ class RecordingBackend final : public Backend {
     reductions_->push_back(count);
     return inner_->reduce_parts(parts, out, count, plan, wait);
   }
+  Task reduce_scatter(std::span<float* const> parts, float* out, std::size_t count,
+                      const SumPlan& plan, std::span<const std::size_t> edges,
+                      Wait& wait) override {
+    reductions_->push_back(count);
+    return inner_->reduce_scatter(parts, out, count, plan, edges, wait);
+  }
+  Task all_gather_slices(float* inout, std::size_t count, std::span<const std::size_t> edges,
+                         Wait& wait) override {
+    return inner_->all_gather_slices(inout, count, edges, wait);
+  }
   Task all_gather(const std::byte* in, std::byte* out, std::size_t bytes_each,
                   Wait& wait) override {
     return inner_->all_gather(in, out, bytes_each, wait);

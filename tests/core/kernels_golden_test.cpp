@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Against numbers that PyTorch computed: tests/golden/make_kernel_golden.py.
-#include <fstream>
-#include <nlohmann/json.hpp>
-
 #include "tests/core/kernels_support.h"
+#include "tests/support/golden.h"
 
 namespace lockstep {
 namespace {
@@ -11,41 +9,20 @@ namespace {
 using namespace testing_support;
 // tests
 
-class Golden {
- public:
-  Golden() {
-    const std::string folder = LOCKSTEP_GOLDEN_FOLDER;
-    std::ifstream(folder + "/kernels.json") >> index_;
-    data_.open(folder + "/kernels.bin", std::ios::binary);
+Tensor indices_of(const Tensor& values) {
+  Tensor indices(Device{}, values.shape(), DType::i32);
+  for (std::size_t i = 0; i < count_of(values); ++i) {
+    indices.as<std::int32_t>()[i] = static_cast<std::int32_t>(values.as<float>()[i]);
   }
-  Tensor tensor(const std::string& name) {
-    const auto& entry = index_.at("tensors").at(name);
-    Tensor tensor(Device{}, entry.at("shape").get<Shape>(), DType::f32);
-    data_.seekg(entry.at("offset").get<std::streamoff>() * 4);
-    data_.read(static_cast<char*>(tensor.data()), static_cast<std::streamsize>(tensor.bytes()));
-    EXPECT_TRUE(data_.good()) << name;
-    return tensor;
-  }
-  Tensor indices(const std::string& name) {
-    const Tensor values = tensor(name);
-    Tensor indices(Device{}, values.shape(), DType::i32);
-    for (std::size_t i = 0; i < count_of(values); ++i) {
-      indices.as<std::int32_t>()[i] = static_cast<std::int32_t>(values.as<float>()[i]);
-    }
-    return indices;
-  }
-
- private:
-  nlohmann::json index_;
-  std::ifstream data_;
-};
+  return indices;
+}
 
 class KernelGolden : public KernelTest {
  protected:
   void expect(const Tensor& actual, const std::string& name, double tolerance) {
     expect_close(actual, values_of(golden_.tensor(name)), tolerance, name);
   }
-  Golden golden_;
+  Golden golden_{"kernels"};
 };
 
 TEST_P(KernelGolden, LayerNormEqualsPyTorch) {
@@ -104,7 +81,7 @@ TEST_P(KernelGolden, CrossEntropyEqualsPyTorch) {
   for (const std::string name : {"cross_entropy", "cross_entropy_smooth"}) {
     const Tensor logits = golden_.tensor(name + ".logits");
     kernels::LossSums sums;
-    kernels::cross_entropy(stream_, logits, golden_.indices(name + ".targets"),
+    kernels::cross_entropy(stream_, logits, indices_of(golden_.tensor(name + ".targets")),
                            {.vocabulary = 61, .smoothing = name == "cross_entropy" ? 0.0F : 0.1F},
                            &sums);
     stream_.synchronize();
@@ -142,7 +119,7 @@ TEST_P(KernelGolden, OptimizersEqualPyTorchAfterThreeSteps) {
 }
 
 TEST_P(KernelGolden, EmbeddingEqualsPyTorch) {
-  const Tensor tokens = golden_.indices("embedding.tokens");
+  const Tensor tokens = indices_of(golden_.tensor("embedding.tokens"));
   const Tensor words = golden_.tensor("embedding.words");
   const Tensor places = golden_.tensor("embedding.places");
   const Tensor y_grad = golden_.tensor("embedding.y_grad");

@@ -60,6 +60,16 @@ TEST(AdamW, DecaysByTheRateApartFromTheMoments) {
   expect_close(w[2], 1.892501316);
 }
 
+TEST(AdamW, PutsDecayIntoTheGradientAsAdamDoes) {
+  Toy toy({2.0F});
+  AdamW adam(toy.parameters(),
+             {.beta2 = kBeta2, .weight_decay = 0.1F, .decay = WeightDecay::in_gradient});
+  const auto w = three_updates(toy, adam);
+  expect_close(w[0], 1.900000001);
+  expect_close(w[1], 1.925017878);
+  expect_close(w[2], 1.924022332);
+}
+
 TEST(AdamW, LeavesWhatNoDecayNamesUndecayed) {
   Toy bias({2.0F}, "transformer.h.0.attn.c_attn.bias");
   AdamW adamw(bias.parameters(), {.weight_decay = 0.1F});

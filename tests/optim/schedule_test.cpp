@@ -27,6 +27,30 @@ TEST(Schedule, WarmsUpFromTheFirstUpdateAndEndsAtTheMinimum) {
                {0.25, 0.5, 0.75, 1.0, 0.939711432, 0.775, 0.55, 0.325, 0.160288568, 0.1});
 }
 
+TEST(Schedule, FallsInALine) {
+  expect_rates(
+      Schedule({.kind = ScheduleKind::linear, .peak = 1.0, .warmup = 2, .total = 8, .min_lr = 0.1}),
+      {0.5, 1.0, 0.85, 0.7, 0.55, 0.4, 0.25, 0.1, 0.1});
+}
+
+TEST(Schedule, StaysAtThePeakUntilTheLastTenth) {
+  const Schedule schedule(
+      {.kind = ScheduleKind::wsd, .peak = 1.0, .warmup = 2, .total = 25, .min_lr = 0.1});
+  EXPECT_EQ(schedule.at(1), 0.5F);
+  for (std::int64_t k = 2; k <= 23; ++k) EXPECT_EQ(schedule.at(k), 1.0F) << k;
+  EXPECT_FLOAT_EQ(schedule.at(24), 0.55F);
+  EXPECT_FLOAT_EQ(schedule.at(25), 0.1F);
+  EXPECT_FLOAT_EQ(schedule.at(26), 0.1F);
+  // A tenth of few updates is one; a long warm-up takes from the decay.
+  expect_rates(
+      Schedule({.kind = ScheduleKind::wsd, .peak = 1.0, .warmup = 0, .total = 3, .min_lr = 0.1}),
+      {1.0, 1.0, 0.1});
+  EXPECT_EQ(
+      Schedule({.kind = ScheduleKind::wsd, .peak = 1.0, .warmup = 20, .total = 20, .min_lr = 0.1})
+          .at(20),
+      1.0F);
+}
+
 TEST(Schedule, ReachesThePeakOnceAndNeverZero) {
   const Schedule schedule(cosine(4, 10));
   int peaks = 0;

@@ -53,6 +53,10 @@ struct BucketPlan {
 BucketPlan plan_buckets(std::span<const std::int64_t> sizes, std::size_t element_bytes,
                         BucketPlanOptions options = {});
 
+/// Where the ranks' shares of a bucket begin and end, in arena elements: rank r has
+/// [edges[r], edges[r + 1]), whole blocks, of numbers that differ by at most one.
+std::vector<std::int64_t> share_edges(const Bucket& bucket, int ranks);
+
 /// SHA-256 over everything in the plan, in hexadecimal: ranks compare it before the first step.
 std::string hash_of(const BucketPlan& plan);
 

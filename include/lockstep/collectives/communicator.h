@@ -31,6 +31,8 @@ enum class CommOperation : std::uint8_t {
   reduce_parts = 4,
   all_gather = 5,
   broadcast = 6,
+  reduce_scatter = 7,
+  all_gather_slices = 8,
 };
 const char* to_string(CommOperation operation) noexcept;
 
@@ -106,6 +108,15 @@ class Communicator {
   /// plan->parts_of_rank[rank()] of them.
   Work reduce_parts(std::vector<Tensor> parts, Tensor out, std::shared_ptr<const SumPlan> plan,
                     const Event& ready = {});
+
+  /// reduce_parts, of which this rank needs only its slice: elements [edges[rank()],
+  /// edges[rank() + 1]) of `out`. What the rest of `out` contains is not specified. `edges`: size()
+  /// + 1 of them, the same on every rank, rising from 0 to out.size().
+  Work reduce_scatter(std::vector<Tensor> parts, Tensor out, std::shared_ptr<const SumPlan> plan,
+                      std::vector<std::int64_t> edges, const Event& ready = {});
+
+  /// Elements [edges[r], edges[r + 1]) of `inout` become those of rank r; f32, from allocate().
+  Work all_gather_slices(Tensor inout, std::vector<std::int64_t> edges, const Event& ready = {});
 
   /// out [size()·n] = every rank's in [n], in rank order; any type.
   Work all_gather(Tensor in, Tensor out, const Event& ready = {});

@@ -24,6 +24,8 @@ struct ReducerOptions {
   Reduction reduction = Reduction::invariant;
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   std::size_t bucket_bytes = std::size_t{25} << 20;
+  // Each rank gets the sum of its share of each bucket (share_edges) alone, for ZeRO-1.
+  bool scatter = false;
   bool overlap = true;  // false: every bucket is launched after the last backward, for comparison
 };
 
@@ -88,7 +90,8 @@ class GradientReducer {
   StepTotals finish();
 
   /// The reduced gradients of the last step as one flat arena [plan().arena_elements], f32; padding
-  /// is zero. Also bound as each parameter's grad().
+  /// is zero. Also bound as each parameter's grad(). With `scatter`, outside this rank's shares it
+  /// holds what this rank gave.
   const Tensor& arena() const noexcept;
 
   /// Seconds in which the compute stream waited for communication, in the last step.

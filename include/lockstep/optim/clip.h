@@ -9,6 +9,7 @@
 #include "lockstep/core/parameter.h"
 #include "lockstep/core/stream.h"
 #include "lockstep/core/tensor.h"
+#include "lockstep/optim/shards.h"
 
 namespace lockstep::optim {
 
@@ -31,9 +32,11 @@ struct GradientNorm {
 /// counts once.
 class GlobalNorm {
  public:
-  GlobalNorm(const Parameters& parameters, const BucketPlan& plan);
+  /// With `shards`, borrowed, each rank adds up its own shares.
+  GlobalNorm(const Parameters& parameters, const BucketPlan& plan, const Shards* shards = nullptr);
   /// Queues the sums behind the reduced gradients; the host waits for them. `arena`
-  /// [plan.arena_elements] f32, its padding zero. Throws UsageError for another size.
+  /// [plan.arena_elements] f32, its padding zero. Throws UsageError for another size. Collective
+  /// with shards.
   GradientNorm measure(Stream& stream, const Tensor& arena);
 
  private:
@@ -43,6 +46,7 @@ class GlobalNorm {
     std::int64_t end_block;
   };
   std::vector<Place> places_;  // in forward order
+  const Shards* shards_;
   std::vector<double> block_sums_;
 };
 

@@ -8,9 +8,9 @@
 
 namespace lockstep::optim {
 
-enum class ScheduleKind : std::uint8_t { constant, cosine };
+enum class ScheduleKind : std::uint8_t { constant, linear, cosine, wsd };
 
-/// Reads "constant" or "cosine". Throws ConfigError for anything else.
+/// Reads "constant", "linear", "cosine" or "wsd". Throws ConfigError for anything else.
 ScheduleKind parse_schedule(std::string_view name);
 
 struct ScheduleOptions {
@@ -21,9 +21,14 @@ struct ScheduleOptions {
   std::optional<double> min_lr = {};  // default: 0.1 · peak
 };
 
-/// The learning rate of each update: linear warm-up, peak · k / warmup, then the peak for ever
-/// (constant) or half a cosine from it to min_lr at update `total` (Loshchilov & Hutter, SGDR,
-/// 2017). Afterwards the last rate stays.
+/// The learning rate of each update: linear warm-up, peak · k / warmup, then by kind
+/// - constant: the peak for ever;
+/// - linear: a line from the peak to min_lr at update `total`;
+/// - cosine: half a cosine between the same two (Loshchilov & Hutter, SGDR, 2017);
+/// - wsd (warm-up, stable, decay: Hu et al., MiniCPM, 2024, section 4): the peak until the last
+///   tenth of `total`, rounded down to whole updates but at least one, then a line to min_lr. A
+///   warm-up that reaches into that tenth shortens it.
+/// Afterwards the last rate stays.
 class Schedule {
  public:
   /// Throws ConfigError that names the key if a number is negative or not finite.

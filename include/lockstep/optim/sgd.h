@@ -6,6 +6,7 @@
 
 #include "lockstep/optim/decay.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/parameter_slice.h"
 
 namespace lockstep::optim {
 
@@ -22,12 +23,12 @@ class Sgd final : public Optimizer {
  public:
   /// Throws ConfigError that names the key if an option is out of range, or for Nesterov without
   /// momentum.
-  Sgd(const Parameters& parameters, const SgdOptions& options = {});
+  explicit Sgd(const ParameterSlices& parameters, const SgdOptions& options = {});
   void bind(StateDict& state) override;
 
  private:
   struct Slot {
-    Parameter* parameter;
+    ParameterSlice slice;
     Tensor buffer;  // undefined without momentum
     float weight_decay;
   };

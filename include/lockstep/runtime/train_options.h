@@ -14,6 +14,7 @@
 #include "lockstep/core/config.h"
 #include "lockstep/core/device.h"
 #include "lockstep/optim/adamw.h"
+#include "lockstep/optim/lamb.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/checkpoint.h"
@@ -31,13 +32,15 @@ struct TrainOptions {
   std::int64_t micro_batch = 4;    // sequences
   int mesh_data = 0;               // 0: all ranks
   std::string optimizer = "adamw";
-  optim::AdamWOptions adamw;
+  optim::AdamWOptions adamw;  // and adam
+  optim::LambOptions lamb;
   optim::SgdOptions sgd;
   double clip = 1.0;  // 0: off
   optim::ScheduleOptions schedule;
   bool schedule_total_given = false;  // else `steps` of the first start counts
   float smoothing = 0.0F;
   ReducerOptions reducer;
+  int zero = 0;  // 1: each data-parallel rank keeps optimizer state for its share alone
   std::int64_t replica_check = 100;  // steps; 0: at the start only
   Device device;
   GroupOptions group;

@@ -111,6 +111,17 @@ TEST(CopyRuns, AgreeWithTheDefinitionOnRandomBoxesAndRuns) {
   EXPECT_GT(elements, 5'000U);
 }
 
+TEST(CopyRuns, AreClippedToAFlatPartOfTheTarget) {
+  const std::vector<CopyRun> runs = {{.source = 10, .target = 0, .length = 4},
+                                     {.source = 20, .target = 6, .length = 4}};
+  EXPECT_THAT(clipped(runs, {.start = 0, .length = 10}), ElementsAre(runs[0], runs[1]));
+  EXPECT_THAT(clipped(runs, {.start = 3, .length = 4}),
+              ElementsAre(CopyRun{.source = 13, .target = 0, .length = 1},
+                          CopyRun{.source = 20, .target = 3, .length = 1}));
+  EXPECT_THAT(clipped(runs, {.start = 4, .length = 2}), IsEmpty());
+  EXPECT_THAT(clipped(runs, {.start = 0, .length = 0}), IsEmpty());
+}
+
 TEST(Cover, IsWholeWhenRunsTouch) {
   EXPECT_EQ(
       cover_fault(

@@ -65,6 +65,27 @@ TEST(ShardPlan, WritesEveryElementOnceForAnyNumberOfWriters) {
   }
 }
 
+TEST(ShardPlan, LeavesPiecesWithTheirRanks) {
+  const std::vector<PlanTensor> all = {{"w", StateKind::param, DType::f32, {6}},
+                                       {"w", StateKind::m, DType::f32, {6}, {0, 2, 2, 6}},
+                                       {"x", StateKind::param, DType::f32, {4096}},
+                                       {"x", StateKind::m, DType::f32, {4096}, {0, 0, 4096, 4096}}};
+  const auto shards = plan_shards(all, 3);
+  const auto pieces = [&](std::size_t writer) {
+    std::vector<std::string> found;
+    for (const Fragment& fragment : shards[writer]) {
+      if (fragment.kind != "m") continue;
+      const FlatRun run = fragment.flat.value_or(FlatRun{.start = 0, .length = 0});
+      found.push_back(fragment.path + " " + std::to_string(run.start) + "+" +
+                      std::to_string(elements_of(fragment)));
+    }
+    return found;
+  };
+  EXPECT_THAT(pieces(0), ElementsAre("/optim/m/w 0+2"));
+  EXPECT_THAT(pieces(1), ElementsAre("/optim/m/x 0+4096"));
+  EXPECT_THAT(pieces(2), ElementsAre("/optim/m/w 2+4"));
+}
+
 TEST(ShardPlan, SharesTheBytesEvenly) {
   const std::vector<PlanTensor> one = {{"w", StateKind::param, DType::f32, {1 << 20, 3}}};
   for (const std::uint64_t writers : {2U, 3U, 7U}) {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lockstep/collectives/bucket_plan.h"
+#include "lockstep/collectives/communicator.h"
+#include "lockstep/core/parameter.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/core/tensor.h"
+#include "lockstep/optim/parameter_slice.h"
+
+namespace lockstep::optim {
+
+/// ZeRO stage 1 (Rajbhandari et al., 2020, section 5.1): every data-parallel rank updates its share
+/// of each bucket, keeps optimizer state for that alone, and gets the other weights from their
+/// owners. Shares are whole blocks, so that sums by block have the same bits as without shards.
+///
+/// Borrows communicator and parameters, which must outlive it. One thread.
+class Shards {
+ public:
+  /// `plan`: of the reducer, which must scatter (ReducerOptions::scatter).
+  Shards(Communicator& data, const Parameters& parameters, const BucketPlan& plan);
+
+  /// What this rank updates.
+  ParameterSlices slices() const;
+
+  /// This rank's share of each bucket, in arena elements.
+  struct Share {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+  const std::vector<Share>& own() const noexcept { return own_; }
+
+  /// Numbers by arena block: those of this rank's blocks become known to all. Collective; the host
+  /// waits.
+  void gather(std::span<double> by_block) const;
+
+  /// All weights on all ranks, as their owners have them when the work queued before is done. Goes
+  /// through `arena` (that of the reducer), whose gradients are then gone. Collective; queued, what
+  /// is queued behind it sees the weights.
+  void gather_weights(Stream& compute, const Tensor& arena) const;
+
+ private:
+  Communicator& data_;
+  Parameters parameters_;
+  BucketPlan plan_;
+  std::vector<std::vector<std::int64_t>> edges_;  // by bucket
+  std::vector<Share> own_;
+};
+
+}  // namespace lockstep::optim

@@ -57,6 +57,8 @@ struct GradientReducer::State {
   void mark(std::size_t parameter, const Event& written);
   void open_leaf(std::int64_t number);
   void close_leaf();
+  void fill_absent();
+  Event launch_used();
   void complete_bucket(std::size_t bucket);
   void launch_up_to(std::size_t end);
   Tensor in_bucket(int arena, std::size_t bucket) const;
@@ -87,6 +89,7 @@ struct GradientReducer::State {
   std::vector<bool> marked;                 // by parameter, in the open leaf
   std::vector<std::size_t> unmarked;        // by bucket, in the open leaf
   std::vector<std::vector<Event>> written;  // by bucket, in the open leaf
+  Tensor used;                              // i64 by parameter: 1 if marked in a leaf of the step
   std::int64_t missing = -1;                // the first parameter of the step without a gradient
   std::int64_t missing_leaf = -1;           // in this leaf
   std::vector<Work> launched;               // by bucket
@@ -108,7 +111,8 @@ GradientReducer::State::State(Communicator& data_group, Stream& compute_stream, 
       header(data.rank(), data.size(), leaves),
       marked(parameters.size()),
       unmarked(plan.buckets.size()),
-      written(plan.buckets.size()) {
+      written(plan.buckets.size()),
+      used(Tensor::zeros(Device{}, {static_cast<std::int64_t>(parameters.size())}, DType::i64)) {
   for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket) {
     for (const std::size_t member : plan.buckets[bucket].members) bucket_of[member] = bucket;
   }
@@ -180,11 +184,29 @@ void GradientReducer::State::open_leaf(std::int64_t number) {
 void GradientReducer::State::close_leaf() {
   if (leaf < 0) return;
   const auto absent = std::find(marked.begin(), marked.end(), false);
-  if (absent != marked.end() && missing < 0) {
+  if (absent != marked.end() && options.unused == Unused::zero) {
+    fill_absent();
+  } else if (absent != marked.end() && missing < 0) {
     missing = absent - marked.begin();
     missing_leaf = leaf;
   }
   leaf = -1;
+}
+
+void GradientReducer::State::fill_absent() {
+  const LeafSchedule::Leaf& where = schedule_of_open_leaf();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (marked[i]) continue;
+    if (!where.add) kernels::fill_zero(compute, gradient(where.arena, i));
+    marked[i] = true;
+    if (--unmarked[bucket_of[i]] == 0) complete_bucket(bucket_of[i]);
+  }
+}
+
+// Behind the buckets: what a rank has used it knows at the end of its last leaf.
+Event GradientReducer::State::launch_used() {
+  if (options.unused == Unused::error) return {};
+  return data.all_reduce(used, ReduceOp::max).event();
 }
 
 void GradientReducer::State::mark(std::size_t parameter, const Event& event) {
@@ -200,6 +222,7 @@ void GradientReducer::State::mark(std::size_t parameter, const Event& event) {
         "mark a parameter once a pass, after its last contribution (a tied weight has several)");
   }
   marked[parameter] = true;
+  used.as<std::int64_t>()[parameter] = 1;
   const std::size_t bucket = bucket_of[parameter];
   written[bucket].push_back(event);
   if (--unmarked[bucket] == 0) complete_bucket(bucket);
@@ -286,6 +309,7 @@ void GradientReducer::begin_step() {
   state_->missing = -1;
   state_->launched.clear();
   state_->header.clear();
+  std::fill_n(state_->used.as<std::int64_t>(), state_->used.size(), 0);
 }
 
 void GradientReducer::begin_leaf(std::int64_t leaf) {
@@ -341,6 +365,7 @@ void GradientReducer::set_flags(StepFlags flags) {
 StepTotals GradientReducer::finish() {
   State& state = *state_;
   std::vector<Work> reduced;
+  Event used;
   {
     const std::lock_guard lock(state.mutex);
     state.check_open_step("finish");
@@ -354,6 +379,7 @@ StepTotals GradientReducer::finish() {
     state.check_nothing_missing();
     state.launch_up_to(state.plan.buckets.size());
     reduced = state.launched;
+    used = state.launch_used();
   }
   auto exposed = std::make_shared<double>(0.0);
   state.compute.enqueue([reduced, exposed] {
@@ -364,9 +390,13 @@ StepTotals GradientReducer::finish() {
   const Event waited = state.compute.record();
   state.told.wait();
   waited.wait();
+  used.wait();
   state.exposed_seconds = *exposed;
   for (std::size_t i = 0; i < state.parameters.size(); ++i) {
     state.parameters[i]->begin_pass(state.gradient(0, i), true);
+    if (state.options.unused == Unused::zero) {
+      state.parameters[i]->set_used(state.used.as<std::int64_t>()[i] != 0);
+    }
   }
   return state.header.totals();
 }

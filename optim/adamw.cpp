@@ -29,7 +29,7 @@ void AdamW::bind(StateDict& state) {
 void AdamW::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
   const bool decoupled = options_.decay == WeightDecay::decoupled;
   for (const Slot& slot : slots_) {
-    if (slot.slice.size() == 0) continue;
+    if (!slot.slice.is_updated()) continue;
     kernels::adamw(stream, slot.slice.value(), slot.slice.grad(), slot.m, slot.v,
                    {.learning_rate = scale.learning_rate,
                     .beta1 = options_.beta1,

@@ -51,7 +51,7 @@ void Lamb::bind(StateDict& state) {
 
 void Lamb::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
   for (const Slot& slot : slots_) {
-    if (slot.slice.size() == 0) continue;
+    if (!slot.slice.is_updated()) continue;
     const Tensor weights = slot.slice.value();
     const Tensor direction = slot.slice.grad();
     kernels::lamb_direction(stream, weights, direction, slot.m, slot.v,
@@ -72,7 +72,7 @@ void Lamb::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
     shards_->gather(directions_);
   }
   for (const Slot& slot : slots_) {
-    if (slot.slice.size() == 0) continue;
+    if (!slot.slice.is_updated()) continue;
     const auto norm_of = [&](const std::vector<double>& sums) {
       double sum = 0.0;
       for (std::size_t block = slot.first_block; block < slot.end_block; ++block) {

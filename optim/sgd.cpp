@@ -31,7 +31,7 @@ void Sgd::bind(StateDict& state) {
 
 void Sgd::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
   for (const Slot& slot : slots_) {
-    if (slot.slice.size() == 0) continue;
+    if (!slot.slice.is_updated()) continue;
     kernels::sgd(stream, slot.slice.value(), slot.slice.grad(), slot.buffer,
                  {.learning_rate = scale.learning_rate,
                   .momentum = options_.momentum,

@@ -139,7 +139,7 @@ std::vector<ConfigKey> train_keys() {
       text("backend", "auto", "of the collectives", {"auto", "shm", "mpi"}),
       number(kInteger, "threads", "1", "of a rank's kernels", 1, 1),
       number(kInteger, "bucket_bytes", "26214400", "size of a gradient bucket", 1),
-      text("unused", "error", "a parameter without a gradient", {"error"}),
+      text("unused", "error", "a parameter without a gradient", {"error", "zero"}),
       number(kInteger, "replica_check", "100",
              "steps between comparisons of the replicas; 0: at the start only", 0),
       text("store", "", "of checkpoints; default: file:RUN/checkpoints"),

@@ -117,6 +117,7 @@ TrainOptions train_options(const Config& config) {
   options.smoothing = static_cast<float>(config.real("loss.smoothing"));
   options.reducer.reduction = reduction_of(config.text("reduction"));
   options.reducer.bucket_bytes = static_cast<std::size_t>(config.integer("bucket_bytes"));
+  options.reducer.unused = config.text("unused") == "zero" ? Unused::zero : Unused::error;
   options.zero = static_cast<int>(config.integer("zero"));
   options.reducer.scatter = options.zero > 0;
   options.replica_check = config.integer("replica_check");

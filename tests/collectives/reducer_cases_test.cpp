@@ -78,6 +78,55 @@ TEST(ReducerCases, P01NormalisesByAllTokensOfTheWindow) {
   }
 }
 
+// P17: a branch that only one rank takes, and one that none takes.
+TEST(ReducerCases, P17TakesAnUnusedParameterAsZeroAndLeavesOneThatNobodyUses) {
+  run_ranks(2, [](Communicator& group) {
+    const ToyModel model({1, 1, 1});
+    Stream compute(Device{}, "compute");
+    // Buckets of one parameter, so that those of the ranks could be paired wrongly.
+    GradientReducer reducer(group, compute, model.parameters(), 2,
+                            {.first_bucket_bytes = 1, .bucket_bytes = 1, .unused = Unused::zero});
+    for (int step = 0; step < 3; ++step) {
+      reducer.begin_step();
+      reducer.begin_leaf(group.rank());
+      *reducer.leaf_sums() = {.loss = 0.0, .tokens = 1, .non_finite = 0};
+      const bool first = group.rank() == 0;
+      give_gradient(compute, model[1], [first](std::int64_t) { return first ? 1.0F : 3.0F; });
+      if (first) give_gradient(compute, model[0], [](std::int64_t) { return 4.0F; });
+      const StepTotals totals = reducer.finish();
+      EXPECT_EQ(totals.tokens, 2);
+      EXPECT_EQ(*model[0].grad().as<float>(), 4.0F);  // mean 2
+      EXPECT_EQ(*model[1].grad().as<float>(), 4.0F);
+      EXPECT_TRUE(model[0].is_used());
+      EXPECT_TRUE(model[1].is_used());
+      EXPECT_FALSE(model[2].is_used());
+    }
+  });
+}
+
+TEST(ReducerCases, P17WithOneRankAndLeavesThatUseDifferentParameters) {
+  run_ranks(1, [](Communicator& group) {
+    const ToyModel model({1, 1});
+    Stream compute(Device{}, "compute");
+    GradientReducer reducer(group, compute, model.parameters(), 3, {.unused = Unused::zero});
+    reducer.begin_step();
+    for (std::int64_t leaf = 0; leaf < 3; ++leaf) {
+      reducer.begin_leaf(leaf);
+      if (leaf == 2) {
+        reducer.zero_leaf();  // uses nothing
+      } else {
+        give_gradient(compute, model[static_cast<std::size_t>(leaf)],
+                      [leaf](std::int64_t) { return static_cast<float>(leaf + 5); });
+      }
+    }
+    reducer.finish();
+    for (std::size_t p = 0; p < 2; ++p) {
+      EXPECT_EQ(*model[p].grad().as<float>(), static_cast<float>(p + 5));
+      EXPECT_TRUE(model[p].is_used());
+    }
+  });
+}
+
 // P02: a window without a valid token has gradient 0, loss 0 and no division.
 TEST(ReducerCases, P02HasNoNanInAWindowWithoutTokens) {
   run_ranks(2, [](Communicator& group) {

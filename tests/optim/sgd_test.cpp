@@ -36,6 +36,17 @@ TEST(Sgd, PutsDecayIntoTheMomentum) {
                 {0.899, 0.707201, 0.433874699});
 }
 
+// P17: w = 1, rate 0.1, decay 0.1, mean gradient 2, and none at all.
+TEST(Sgd, P17LeavesAParameterThatNobodyUsedAlone) {
+  Toy used({1.0F});
+  Sgd moves(used.parameters(), {.weight_decay = 0.1F});
+  expect_close(used.step(moves, {4.0F}, {.learning_rate = 0.1F, .scale = 0.5F})[0], 0.79);
+  Toy unused({1.0F});
+  unused.parameters()[0]->set_used(false);
+  Sgd stays(unused.parameters(), {.momentum = 0.9F, .weight_decay = 0.1F});
+  EXPECT_EQ(unused.step(stays, {0.0F}, {.learning_rate = 0.1F})[0], 1.0F);
+}
+
 TEST(Sgd, DecaysWithoutMomentum) {
   Toy toy({1.0F});
   Sgd sgd(toy.parameters(), {.weight_decay = 0.01F});

@@ -20,10 +20,18 @@ enum class Reduction : std::uint8_t {
   invariant,  // one tree over the leaves: the same bits on any number of ranks
 };
 
+/// What to do about a parameter that is not marked ready in a leaf.
+enum class Unused : std::uint8_t {
+  error,  // finish() names it
+  zero,   // its gradient in that leaf is zero; one that no rank marks in a step is not updated
+};
+
 struct ReducerOptions {
   Reduction reduction = Reduction::invariant;
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   std::size_t bucket_bytes = std::size_t{25} << 20;
+  // `zero` costs a small all_reduce a step, and buckets with such a parameter go out at the end.
+  Unused unused = Unused::error;
   // Each rank gets the sum of its share of each bucket (share_edges) alone, for ZeRO-1.
   bool scatter = false;
   bool overlap = true;  // false: every bucket is launched after the last backward, for comparison
@@ -85,8 +93,9 @@ class GradientReducer {
   /// last own leaf begins.
   void set_flags(StepFlags flags);
   /// Ends the step: launches what is left; the compute stream waits for the reduced gradients, the
-  /// host for the totals. Throws UsageError that names a parameter never marked ready in a leaf;
-  /// the other ranks stay in this call until the caller has told them (ProcessGroup::abort).
+  /// host for the totals. Throws UsageError that names a parameter never marked ready in a leaf,
+  /// unless that is allowed; the other ranks stay in this call until the caller has told them
+  /// (ProcessGroup::abort). Where it is allowed, says of each parameter whether it was used.
   StepTotals finish();
 
   /// The reduced gradients of the last step as one flat arena [plan().arena_elements], f32; padding

@@ -60,6 +60,11 @@ class Parameter {
 
   /// Nothing more is added in this pass, once `written` is reached. Once a pass.
   void mark_ready(const Event& written);
+  /// Whether any rank used it in the last step; what is not used is not updated. The reducer says
+  /// so where unused parameters are allowed; else always true.
+  bool is_used() const noexcept { return used_; }
+  void set_used(bool used) noexcept { used_ = used; }
+
   /// At most one hook; an empty function takes it away.
   void on_ready(std::function<void(const Event& written)> hook);
 
@@ -69,6 +74,7 @@ class Parameter {
   Tensor grad_;
   Placement tensor_axis_;
   bool add_ = false;
+  bool used_ = true;
   std::function<void(const Event&)> hook_;
 };
 

@@ -22,6 +22,8 @@ class ParameterSlice {
   Parameter& parameter() const noexcept { return *parameter_; }
   std::int64_t begin() const { return pieces_.begin(); }
   std::int64_t size() const { return pieces_.end() - pieces_.begin(); }
+  /// Whether there is anything to do: some rank has used the parameter, and the slice is not empty.
+  bool is_updated() const { return size() > 0 && parameter_->is_used(); }
   /// Views of the value and of the gradient as it is now, [size()].
   Tensor value() const;
   Tensor grad() const;

@@ -39,6 +39,8 @@ constexpr milliseconds kCommunicationEnds{200};
 constexpr milliseconds kPartingTime{700};
 // What another rank allows rank 0 beyond its own deadlines.
 constexpr milliseconds kVerdictMargin{1000};
+// What rank 0 allows the others to read the verdict.
+constexpr milliseconds kVerdictRead{1000};
 
 }  // namespace
 
@@ -121,7 +123,9 @@ class ControlChannel::Loop {
     int rank = 0;
     ControlLink link;
     Clock::time_point heard = Clock::now();
-    bool left = false;  // said goodbye, or counted as lost
+    bool left = false;    // said goodbye, or counted as lost
+    bool silent = false;  // counted as stopped
+    bool knows_verdict = false;
   };
 
   bool is_root() const noexcept { return options_.rank == 0; }
@@ -183,7 +187,7 @@ class ControlChannel::Loop {
     if (was_open && !peer.link.open()) closed(peer);
     if (peer.link.open() && !peer.left && !finished_ &&
         now - peer.heard >= options_.silence_timeout) {
-      peer.left = true;
+      peer.left = peer.silent = true;
       rendezvous_.lost(peer.rank);
       const auto silence =
           std::chrono::duration_cast<milliseconds>(options_.silence_timeout).count();
@@ -207,7 +211,10 @@ class ControlChannel::Loop {
         rendezvous_.arrived(peer.rank, decode_outcome(frame.body), now);
         break;
       case FrameType::verdict:
-        if (!is_root()) finish(decode_verdict(frame.body));
+        peer.knows_verdict = true;
+        if (is_root()) break;
+        peer.link.send(frame);
+        finish(decode_verdict(frame.body));
         break;
       case FrameType::heartbeat:
       case FrameType::hello:
@@ -291,6 +298,14 @@ class ControlChannel::Loop {
 
   // Rank 0: ends the rendezvous.
   void judge(Clock::time_point now) {
+    if (told_) {
+      // A process that ends with frames unread resets its connections, and what it has sent and is
+      // not read is gone: it waits until the others know.
+      const bool all_know = std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+        return peer.knows_verdict || peer.silent || !peer.link.open();
+      });
+      if (all_know || now >= told_at_ + kVerdictRead) finish(*std::exchange(told_, std::nullopt));
+    }
     if (finished_) return;
     const auto deadline = rendezvous_.deadline();
     const auto verdict = rendezvous_.verdict(now);
@@ -309,7 +324,10 @@ class ControlChannel::Loop {
     for (Peer& peer : peers_) {
       peer.link.send({.type = FrameType::verdict, .body = encode_verdict(*verdict)});
     }
-    finish(*verdict);
+    finished_ = true;
+    told_ = verdict;
+    told_at_ = now;
+    judge(now);
   }
 
   // Another rank whose rank 0 is gone: nobody is left to give a verdict.
@@ -344,7 +362,7 @@ class ControlChannel::Loop {
 
   // Milliseconds until something is due; -1 if nothing ever is.
   int turn() const {
-    if (aborted_at_ && !released_) return 20;
+    if (told_ || (aborted_at_ && !released_)) return 20;
     if (!finished_ && (aborted_at_ || rendezvous_.deadline())) return 20;
     if (peers_.empty()) return -1;
     auto due = last_beat_ + options_.heartbeat;
@@ -372,6 +390,8 @@ class ControlChannel::Loop {
   Clock::time_point last_beat_ = Clock::time_point{};
   std::optional<Clock::time_point> aborted_at_;
   bool finished_ = false;
+  std::optional<Verdict> told_;  // rank 0: sent, and perhaps not read yet
+  Clock::time_point told_at_ = Clock::time_point{};
   bool released_ = false;
   bool called_back_ = false;
   bool goodbye_sent_ = false;

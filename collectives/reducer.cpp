@@ -282,7 +282,10 @@ GradientReducer::GradientReducer(Communicator& data, Stream& compute, Parameters
     : state_(std::make_unique<State>(data, compute, std::move(parameters), leaves, options)) {}
 
 GradientReducer::~GradientReducer() {
-  for (Parameter* parameter : state_->parameters) parameter->on_ready({});
+  for (Parameter* parameter : state_->parameters) {
+    parameter->on_ready({});
+    parameter->set_used(true);
+  }
   // After an exception, work that writes leaf sums may still be queued. It is local work only.
   try {
     state_->compute.synchronize();

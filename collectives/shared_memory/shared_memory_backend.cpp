@@ -197,7 +197,7 @@ Task SharedMemoryBackend::sum_slice(const SumPlan& plan, const std::vector<float
     if (at > slice.begin) co_await wait.turn();
     run_sum(plan, sources, outs, at, std::min(at + kTurn, slice.end), lines);
   }
-  count_moved((slice.end - slice.begin) * sizeof(float) * peers());
+  count_moved((slice.end - slice.begin) * sizeof(float) * (outs.size() - 1));
 }
 
 Task SharedMemoryBackend::reduce_scatter(std::span<float* const> parts, float* out,

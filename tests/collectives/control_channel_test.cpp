@@ -209,6 +209,44 @@ TEST(ControlChannel, AProcessThatEndsAfterTheVerdictIsNotLost) {
   EXPECT_FALSE(job.rank(1).lost_peer_within(milliseconds(2000)));
 }
 
+TEST(ControlChannel, RankZeroLeavesWhenTheOthersKnowTheVerdict) {
+  for (const bool reads : {true, false}) {
+    ControlListener listener;
+    ControlPoint point = listener.point();
+    point.addresses = {"127.0.0.1"};
+    const auto deadline = Clock::now() + std::chrono::seconds(10);
+    auto accepted = std::async(std::launch::async, [&] { return listener.accept(2, deadline); });
+    ControlLink other = connect_to_root(point, 1, deadline);
+    ControlOptions options;
+    options.size = 2;
+    ControlChannel root(options, accepted.get(), std::make_shared<AbortSignal>());
+    other.send({.type = FrameType::goodbye, .body = encode_outcome(Outcome::saved)});
+    const auto began = Clock::now();
+    auto left = std::async(std::launch::async, [&] {
+      const Verdict verdict = root.leave(Outcome::saved);
+      EXPECT_EQ(verdict.outcome, Outcome::saved);
+      return Clock::now() - began;
+    });
+    EXPECT_EQ(left.wait_for(milliseconds(150)), std::future_status::timeout)
+        << "nobody has read it";
+    std::optional<Verdict> told;
+    while (reads && !told && Clock::now() < deadline) {
+      other.read();
+      while (const auto frame = other.next()) {
+        if (frame->type != FrameType::verdict) continue;
+        told = decode_verdict(frame->body);
+        other.send(*frame);
+      }
+    }
+    if (reads) {
+      EXPECT_EQ(told.value().outcome, Outcome::saved);
+      EXPECT_LT(left.get(), milliseconds(900));
+    } else {
+      EXPECT_LT(left.get(), milliseconds(3000)) << "and not for ever";
+    }
+  }
+}
+
 TEST(ControlChannel, OtherRanksLetRankZeroEndFirst) {
   Job job(2);
   job.leave({Outcome::saved, Outcome::saved});

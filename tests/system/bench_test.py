@@ -35,7 +35,14 @@ def lines_of(*words, stdin=""):
     return lines
 
 
+def check_shards():
+    whole, shared = (lines_of("step", *MODEL, "--repeats", 2, "--zero", zero)[0] for zero in (0, 1))
+    assert shared["loss"] == whole["loss"], (shared, whole)
+    assert shared["optimizer_bytes"] < whole["optimizer_bytes"], (shared, whole)
+
+
 def main():
+    check_shards()
     listed = [4096, 65536, 12, 262144]
     lines = lines_of("allreduce", "--sizes", ",".join(map(str, listed)), "--repeats", 3)
     assert [line["bytes"] for line in lines] == listed, lines

@@ -40,10 +40,7 @@ Batch random_batch(const TrainOptions& options, std::int64_t leaf) {
 }  // namespace
 
 RandomTokenJob::RandomTokenJob(const TrainOptions& options)
-    : options_(options),
-      model_(compute_, options.model),
-      loss_(compute_),
-      optimizer_(model_.parameters(), options.adamw) {
+    : options_(options), model_(compute_, options.model), loss_(compute_) {
   model_.initialize(options.seed);
 }
 
@@ -51,13 +48,28 @@ void RandomTokenJob::use(Communicator& data, const ReducerOptions& reducer, std:
   reducer_.reset();  // a parameter has one reducer
   reducer_ =
       std::make_unique<GradientReducer>(data, compute_, model_.parameters(), leaves, reducer);
-  norm_ = std::make_unique<optim::GlobalNorm>(model_.parameters(), reducer_->plan());
+  const BucketPlan& plan = reducer_->plan();
+  shards_.reset();
+  if (reducer.scatter) shards_ = std::make_unique<optim::Shards>(data, model_.parameters(), plan);
+  norm_ = std::make_unique<optim::GlobalNorm>(model_.parameters(), plan, shards_.get());
+  optimizer_ = std::make_unique<optim::AdamW>(
+      shards_ ? shards_->slices() : optim::ParameterSlices(model_.parameters()), options_.adamw);
 }
 
 std::string RandomTokenJob::weights() {
   StateDict state;
   model_.bind(state);
   return weights_sha256(state);
+}
+
+std::int64_t RandomTokenJob::optimizer_bytes() {
+  StateDict state;
+  optimizer_->bind(state);
+  std::int64_t bytes = 0;
+  for (const StateEntry& entry : state.entries()) {
+    bytes += static_cast<std::int64_t>(entry.tensor.bytes());
+  }
+  return bytes;
 }
 
 StepTimes RandomTokenJob::step() {
@@ -77,9 +89,10 @@ StepTimes RandomTokenJob::step() {
   times.reduce = clock.lap();
   const auto count = static_cast<double>(totals.tokens);
   const auto norm = norm_->measure(compute_, reducer_->arena());
-  optimizer_.step(compute_, {.learning_rate = 1e-4F,
-                             .scale = static_cast<float>(1.0 / count),
-                             .clip = optim::clip_factor(norm.per_token(totals.tokens), 1.0)});
+  optimizer_->step(compute_, {.learning_rate = 1e-4F,
+                              .scale = static_cast<float>(1.0 / count),
+                              .clip = optim::clip_factor(norm.per_token(totals.tokens), 1.0)});
+  if (shards_) shards_->gather_weights(compute_, reducer_->arena());
   compute_.synchronize();
   times.optimizer = clock.lap();
   loss_value_ = totals.loss / count;

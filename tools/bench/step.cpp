@@ -39,6 +39,9 @@ void run(ProcessGroup& group, const BenchOptions& options) {
   line["passes_s"] = median(passes);
   line["comm_exposed_s"] = median(exposed);
   line["optimizer_s"] = median(optimizer);
+  line["arenas"] = job.reducer().arenas();
+  line["arena_bytes"] = 4 * job.reducer().plan().arena_elements;
+  line["optimizer_bytes"] = job.optimizer_bytes();
   line["loss"] = job.loss();
   line["checked"] = true;
   print_line(group, "step", line);

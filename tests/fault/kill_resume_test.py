@@ -3,7 +3,8 @@
 """Kills (-9) or stops (SIGSTOP) a random rank at a random moment of a training run, again and again.
 
 Every job must end within ten seconds with the right cause, every restart must go on from the last
-commit, and in the end the bits must be those of a run that nobody touched.
+commit, on another number of ranks and with or without ZeRO-1, and in the end the bits must be those of
+a run that nobody touched.
     kill_resume_test.py [--kills 5] [--stops 1] [--seed 1]
 """
 import argparse
@@ -61,7 +62,8 @@ def fail_once(folder, run, chance, whole_seconds, fault):
     backend, transports = chance.choice(WAYS)
     expected = newest_commit(run)
     log = folder / f"{len(list(folder.glob('*.log')))}.log"
-    with Job(ranks, {**OPTIONS, "run": run, "backend": backend}, log, transports) as job:
+    options = {**OPTIONS, "run": run, "backend": backend, "zero": chance.choice([0, 1])}
+    with Job(ranks, options, log, transports) as job:
         if fault == "stopped":
             job.wait_for_pids()  # before that only timeout.init ends the wait for a stopped rank
         left = 1.0 - (expected[1] if expected else 0) / OPTIONS["steps"]

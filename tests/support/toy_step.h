@@ -82,7 +82,7 @@ inline StepTotals toy_step(GradientReducer& reducer, Stream& compute, const ToyM
 /// The arena's bytes, for comparisons of bits.
 inline std::vector<std::uint32_t> bits_of(const Tensor& tensor) {
   std::vector<std::uint32_t> bits(static_cast<std::size_t>(tensor.size()));
-  std::memcpy(bits.data(), tensor.data(), tensor.bytes());
+  if (tensor.size() > 0) std::memcpy(bits.data(), tensor.data(), tensor.bytes());
   return bits;
 }
 

@@ -305,21 +305,21 @@ Work Communicator::reduce_parts(std::vector<Tensor> parts, Tensor out,
 
 Work Communicator::reduce_scatter(std::vector<Tensor> parts, Tensor out,
                                   std::shared_ptr<const SumPlan> plan,
-                                  std::vector<std::int64_t> edges, const Event& ready) {
+                                  const std::vector<std::int64_t>& edges, const Event& ready) {
   const State::What what{
       .operation = CommOperation::reduce_scatter, .count = out.size(), .dtype = DType::f32};
   state_->check_parts(what.operation, parts, out, *plan);
   return state_->start(
       what, ready,
       [parts = State::Parts(std::move(parts)), out = std::move(out), plan = std::move(plan),
-       edges = state_->checked_edges(what.operation, edges, out.size())](Backend& backend,
+       edges = state_->checked_edges(what.operation, edges, what.count)](Backend& backend,
                                                                          Wait& wait) {
         return backend.reduce_scatter(parts.data, out.as<float>(), to_size(out.size()), *plan,
                                       edges, wait);
       });
 }
 
-Work Communicator::all_gather_slices(Tensor inout, std::vector<std::int64_t> edges,
+Work Communicator::all_gather_slices(Tensor inout, const std::vector<std::int64_t>& edges,
                                      const Event& ready) {
   constexpr auto operation = CommOperation::all_gather_slices;
   state_->check_memory(operation, inout);

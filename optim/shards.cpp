@@ -29,6 +29,7 @@ ParameterSlices Shards::slices() const {
     for (const std::size_t member : plan_.buckets[bucket].members) {
       const ArenaEntry& entry = plan_.entries[member];
       std::vector<std::int64_t> edges;
+      edges.reserve(edges_[bucket].size());
       for (const std::int64_t edge : edges_[bucket]) {
         edges.push_back(std::clamp<std::int64_t>(edge - entry.offset, 0, entry.size));
       }
@@ -89,7 +90,7 @@ void Shards::gather_weights(Stream& compute, const Tensor& arena) const {
     std::vector<std::int64_t> edges = edges_[bucket];
     for (std::int64_t& edge : edges) edge -= where.offset;
     gathered.push_back(data_.all_gather_slices(arena.rows(where.offset, where.offset + where.size),
-                                               std::move(edges), compute.record()));
+                                               edges, compute.record()));
   }
   for (std::size_t bucket = plan_.buckets.size(); bucket-- > 0;) {
     const Work work = gathered[plan_.buckets.size() - 1 - bucket];

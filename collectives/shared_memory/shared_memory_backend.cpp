@@ -224,6 +224,7 @@ Task SharedMemoryBackend::all_gather_slices(float* inout, std::size_t count,
   put(mailbox_.outgoing(), *place);
   co_await mailbox_.exchange(descriptor, wait);
   std::vector<const float*> sources;
+  sources.reserve(peers() + 1);
   for (int peer = 0; peer < size(); ++peer) {
     sources.push_back(
         reinterpret_cast<const float*>(segments_.at(peer, get<Place>(mailbox_.incoming(peer)))));

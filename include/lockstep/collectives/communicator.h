@@ -113,10 +113,11 @@ class Communicator {
   /// edges[rank() + 1]) of `out`. What the rest of `out` contains is not specified. `edges`: size()
   /// + 1 of them, the same on every rank, rising from 0 to out.size().
   Work reduce_scatter(std::vector<Tensor> parts, Tensor out, std::shared_ptr<const SumPlan> plan,
-                      std::vector<std::int64_t> edges, const Event& ready = {});
+                      const std::vector<std::int64_t>& edges, const Event& ready = {});
 
   /// Elements [edges[r], edges[r + 1]) of `inout` become those of rank r; f32, from allocate().
-  Work all_gather_slices(Tensor inout, std::vector<std::int64_t> edges, const Event& ready = {});
+  Work all_gather_slices(Tensor inout, const std::vector<std::int64_t>& edges,
+                         const Event& ready = {});
 
   /// out [size()·n] = every rank's in [n], in rank order; any type.
   Work all_gather(Tensor in, Tensor out, const Event& ready = {});

@@ -8,14 +8,6 @@
 #include "lockstep/core/hash.h"
 
 namespace lockstep {
-namespace {
-
-std::int64_t round_up_to_block(std::int64_t elements) {
-  return (elements + kBlockElements - 1) / kBlockElements * kBlockElements;
-}
-
-}  // namespace
-
 BucketPlan plan_buckets(std::span<const std::int64_t> sizes, std::size_t element_bytes,
                         BucketPlanOptions options) {
   if (element_bytes == 0) {
@@ -32,7 +24,7 @@ BucketPlan plan_buckets(std::span<const std::int64_t> sizes, std::size_t element
                        "sizes count elements and cannot be negative");
     }
     plan.entries[i] = {.offset = plan.arena_elements, .size = sizes[i]};
-    plan.arena_elements += round_up_to_block(sizes[i]);
+    plan.arena_elements += blocks_of(sizes[i]) * kBlockElements;
     open.members.push_back(i);
     open.size = plan.arena_elements - open.offset;
 
@@ -49,9 +41,9 @@ BucketPlan plan_buckets(std::span<const std::int64_t> sizes, std::size_t element
 
 std::vector<std::int64_t> share_edges(const Bucket& bucket, int ranks) {
   std::vector<std::int64_t> edges;
-  const std::int64_t blocks = bucket.size / kBlockElements;
+  const std::int64_t blocks = blocks_of(bucket.size);
   for (std::int64_t rank = 0; rank <= ranks; ++rank) {
-    edges.push_back(bucket.offset + blocks * rank / ranks * kBlockElements);
+    edges.push_back(blocks * rank / ranks * kBlockElements);
   }
   return edges;
 }

@@ -22,7 +22,7 @@ struct Operation {
   std::shared_ptr<AbortSignal> abort;
   std::function<Task(Wait& wait)> make;  // called once, when it begins; kept until it is done
   bool any_thread = false;               // it calls no MPI
-  bool is_short = false;  // and may keep the thread that hands it over for a few microseconds
+  bool is_short = false;  // and may keep the thread that hands it over, for 0.2 ms or so
 };
 
 /// The one thread of a process on which collectives run, and that calls MPI.

@@ -139,7 +139,10 @@ class ControlChannel::Loop {
       beat(now);
       spread_abort(now);
       release_waiters(now);
-      if (is_root()) judge(now);
+      if (is_root()) {
+        judge(now);
+        conclude(now);
+      }
       if (!is_root()) part_from_dead_root(now);
       sleep();
     }
@@ -298,14 +301,6 @@ class ControlChannel::Loop {
 
   // Rank 0: ends the rendezvous.
   void judge(Clock::time_point now) {
-    if (told_) {
-      // A process that ends with frames unread resets its connections, and what it has sent and is
-      // not read is gone: it waits until the others know.
-      const bool all_know = std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
-        return peer.knows_verdict || peer.silent || !peer.link.open();
-      });
-      if (all_know || now >= told_at_ + kVerdictRead) finish(*std::exchange(told_, std::nullopt));
-    }
     if (finished_) return;
     const auto deadline = rendezvous_.deadline();
     const auto verdict = rendezvous_.verdict(now);
@@ -327,7 +322,16 @@ class ControlChannel::Loop {
     finished_ = true;
     told_ = verdict;
     told_at_ = now;
-    judge(now);
+  }
+
+  // Rank 0: leaves when the others know. A process that ends with frames unread resets its
+  // connections, and what it has sent and is not read is gone.
+  void conclude(Clock::time_point now) {
+    if (!told_) return;
+    const bool all_know = std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+      return peer.knows_verdict || peer.silent || !peer.link.open();
+    });
+    if (all_know || now >= told_at_ + kVerdictRead) finish(*std::exchange(told_, std::nullopt));
   }
 
   // Another rank whose rank 0 is gone: nobody is left to give a verdict.

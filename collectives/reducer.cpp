@@ -58,11 +58,10 @@ struct GradientReducer::State {
   void open_leaf(std::int64_t number);
   void close_leaf();
   void fill_absent();
-  Event launch_used();
+  void launch_used();
   void complete_bucket(std::size_t bucket);
   void launch_up_to(std::size_t end);
   Tensor in_bucket(int arena, std::size_t bucket) const;
-  std::vector<std::int64_t> edges_in(const Bucket& bucket) const;
   Tensor gradient(int arena, std::size_t parameter) const;
   const LeafSchedule::Leaf& schedule_of_open_leaf() const;
   void check_nothing_missing() const;
@@ -77,8 +76,9 @@ struct GradientReducer::State {
   const LeafRange range;
   const LeafSchedule schedule;
   const std::shared_ptr<const SumPlan> sum_plan;
-  std::vector<std::size_t> bucket_of;  // by parameter
-  std::vector<Tensor> arenas;          // flat
+  std::vector<std::size_t> bucket_of;            // by parameter
+  std::vector<std::vector<std::int64_t>> edges;  // of the ranks' shares, by bucket, for scatter
+  std::vector<Tensor> arenas;                    // flat
   StepHeader header;
   double exposed_seconds = 0.0;
 
@@ -92,7 +92,7 @@ struct GradientReducer::State {
   Tensor used;                              // i64 by parameter: 1 if marked in a leaf of the step
   std::int64_t missing = -1;                // the first parameter of the step without a gradient
   std::int64_t missing_leaf = -1;           // in this leaf
-  std::vector<Work> launched;               // by bucket
+  std::vector<Work> launched;               // by bucket, then that of `used`
   Event told;                               // the header of the step
 };
 
@@ -115,6 +115,7 @@ GradientReducer::State::State(Communicator& data_group, Stream& compute_stream, 
       used(Tensor::zeros(Device{}, {static_cast<std::int64_t>(parameters.size())}, DType::i64)) {
   for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket) {
     for (const std::size_t member : plan.buckets[bucket].members) bucket_of[member] = bucket;
+    edges.push_back(share_edges(plan.buckets[bucket], data.size()));
   }
   // Ranks need different numbers of arenas, but allocate the same.
   int most = 1;
@@ -204,9 +205,8 @@ void GradientReducer::State::fill_absent() {
 }
 
 // Behind the buckets: what a rank has used it knows at the end of its last leaf.
-Event GradientReducer::State::launch_used() {
-  if (options.unused == Unused::error) return {};
-  return data.all_reduce(used, ReduceOp::max).event();
+void GradientReducer::State::launch_used() {
+  if (options.unused == Unused::zero) launched.push_back(data.all_reduce(used, ReduceOp::max));
 }
 
 void GradientReducer::State::mark(std::size_t parameter, const Event& event) {
@@ -257,17 +257,10 @@ void GradientReducer::State::launch_up_to(std::size_t end) {
     }
     std::vector<Tensor> parts;
     for (const int arena : schedule.parts) parts.push_back(in_bucket(arena, bucket));
-    launched.push_back(options.scatter ? data.reduce_scatter(std::move(parts), sum, sum_plan,
-                                                             edges_in(plan.buckets[bucket]), ready)
-                                       : data.reduce_parts(std::move(parts), sum, sum_plan, ready));
+    launched.push_back(
+        options.scatter ? data.reduce_scatter(std::move(parts), sum, sum_plan, edges[bucket], ready)
+                        : data.reduce_parts(std::move(parts), sum, sum_plan, ready));
   }
-}
-
-// From the bucket's beginning.
-std::vector<std::int64_t> GradientReducer::State::edges_in(const Bucket& bucket) const {
-  std::vector<std::int64_t> edges = share_edges(bucket, data.size());
-  for (std::int64_t& edge : edges) edge -= bucket.offset;
-  return edges;
 }
 
 void GradientReducer::State::check_nothing_missing() const {
@@ -368,7 +361,6 @@ void GradientReducer::set_flags(StepFlags flags) {
 StepTotals GradientReducer::finish() {
   State& state = *state_;
   std::vector<Work> reduced;
-  Event used;
   {
     const std::lock_guard lock(state.mutex);
     state.check_open_step("finish");
@@ -381,8 +373,8 @@ StepTotals GradientReducer::finish() {
     state.step_open = false;
     state.check_nothing_missing();
     state.launch_up_to(state.plan.buckets.size());
+    state.launch_used();
     reduced = state.launched;
-    used = state.launch_used();
   }
   auto exposed = std::make_shared<double>(0.0);
   state.compute.enqueue([reduced, exposed] {
@@ -393,7 +385,6 @@ StepTotals GradientReducer::finish() {
   const Event waited = state.compute.record();
   state.told.wait();
   waited.wait();
-  used.wait();
   state.exposed_seconds = *exposed;
   for (std::size_t i = 0; i < state.parameters.size(); ++i) {
     state.parameters[i]->begin_pass(state.gradient(0, i), true);

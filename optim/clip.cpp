@@ -8,15 +8,7 @@
 #include "lockstep/core/error.h"
 
 namespace lockstep::optim {
-namespace {
-
-std::int64_t blocks_of(std::int64_t elements) {
-  return (elements + kBlockElements - 1) / kBlockElements;
-}
-
-}  // namespace
-
-GlobalNorm::GlobalNorm(const Parameters& parameters, const BucketPlan& plan, const Shards* shards)
+GlobalNorm::GlobalNorm(const Parameters& parameters, const BucketPlan& plan, Shards* shards)
     : shards_(shards), block_sums_(static_cast<std::size_t>(blocks_of(plan.arena_elements))) {
   if (parameters.size() != plan.entries.size()) {
     throw UsageError("global norm: " + std::to_string(parameters.size()) +

@@ -4,53 +4,41 @@
 #include <cmath>
 
 #include "core/kernels.h"
-#include "optim/options.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep::optim {
 namespace {
 
-std::size_t blocks_of(std::int64_t elements) {
-  return static_cast<std::size_t>((elements + kBlockElements - 1) / kBlockElements);
-}
+std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
 
 }  // namespace
 
-Lamb::Lamb(const ParameterSlices& parameters, const BucketPlan& plan, const LambOptions& options,
-           const Shards* shards)
+Lamb::Lamb(const ParameterSlices& parameters, const BucketPlan& plan, const MomentOptions& options,
+           Shards* shards)
     : options_(options),
+      plan_(plan),
       shards_(shards),
-      weights_(blocks_of(plan.arena_elements)),
+      slots_(make_moments(parameters, options)),
+      weights_(to_size(blocks_of(plan.arena_elements))),
       directions_(weights_.size()) {
-  require_moments(options.beta1, options.beta2, options.epsilon);
-  require_not_negative("optim.weight_decay", options.weight_decay);
-  const NoDecay no_decay(options.no_decay);
-  for (const ParameterSlice& slice : parameters) {
-    if (slots_.size() == plan.entries.size()) {
-      throw UsageError(
-          "LAMB: more parameters than the plan's " + std::to_string(plan.entries.size()),
-          "pass the parameters that the plan was made of");
-    }
-    const ArenaEntry& entry = plan.entries[slots_.size()];
-    const std::size_t first = blocks_of(entry.offset);
-    const bool decays = !no_decay.matches(slice.parameter().name());
-    slots_.push_back({.slice = slice,
-                      .m = slice.make_state(),
-                      .v = slice.make_state(),
-                      .weight_decay = decays ? options.weight_decay : 0.0F,
-                      .first_block = first,
-                      .end_block = first + blocks_of(entry.size)});
-  }
+  if (slots_.size() == plan.entries.size()) return;
+  throw UsageError("LAMB: " + std::to_string(slots_.size()) + " parameters with a plan of " +
+                       std::to_string(plan.entries.size()),
+                   "pass the parameters that the plan was made of");
 }
 
-void Lamb::bind(StateDict& state) {
-  for (const Slot& slot : slots_) {
-    slot.slice.bind(state, StateKind::m, slot.m);
-    slot.slice.bind(state, StateKind::v, slot.v);
+double Lamb::norm_of(const std::vector<double>& by_block, std::size_t i) const {
+  const ArenaEntry& entry = plan_.entries[i];
+  double sum = 0.0;
+  for (std::int64_t block = 0; block < blocks_of(entry.size); ++block) {
+    sum += by_block[to_size(blocks_of(entry.offset) + block)];
   }
+  return std::sqrt(sum);
 }
 
 void Lamb::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
-  for (const Slot& slot : slots_) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const MomentSlot& slot = slots_[i];
     if (!slot.slice.is_updated()) continue;
     const Tensor weights = slot.slice.value();
     const Tensor direction = slot.slice.grad();
@@ -62,7 +50,7 @@ void Lamb::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
                              .scale = scale.scale,
                              .clip = scale.clip,
                              .t = t});
-    const std::size_t first = slot.first_block + blocks_of(slot.slice.begin());
+    const auto first = to_size(blocks_of(plan_.entries[i].offset + slot.slice.begin()));
     kernels::block_square_sums(stream, weights, kBlockElements, &weights_[first]);
     kernels::block_square_sums(stream, direction, kBlockElements, &directions_[first]);
   }
@@ -71,20 +59,14 @@ void Lamb::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
     shards_->gather(weights_);
     shards_->gather(directions_);
   }
-  for (const Slot& slot : slots_) {
-    if (!slot.slice.is_updated()) continue;
-    const auto norm_of = [&](const std::vector<double>& sums) {
-      double sum = 0.0;
-      for (std::size_t block = slot.first_block; block < slot.end_block; ++block) {
-        sum += sums[block];
-      }
-      return std::sqrt(sum);
-    };
-    const double weight = norm_of(weights_);
-    const double direction = norm_of(directions_);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const ParameterSlice& slice = slots_[i].slice;
+    if (!slice.is_updated()) continue;
+    const double weight = norm_of(weights_, i);
+    const double direction = norm_of(directions_, i);
     const double ratio = weight > 0.0 && direction > 0.0 ? weight / direction : 1.0;
     const auto factor = static_cast<float>(-static_cast<double>(scale.learning_rate) * ratio);
-    kernels::add_scaled(stream, factor, slot.slice.grad(), slot.slice.value());
+    kernels::add_scaled(stream, factor, slice.grad(), slice.value());
   }
 }
 

@@ -26,11 +26,4 @@ inline void require_not_negative(const std::string& key, double value) {
   require_option(value >= 0.0 && std::isfinite(value), key, value, "a finite number of at least 0");
 }
 
-inline void require_moments(double beta1, double beta2, float epsilon) {
-  require_fraction("optim.beta1", beta1);
-  require_fraction("optim.beta2", beta2);
-  require_option(epsilon > 0.0F && std::isfinite(epsilon), "optim.eps", epsilon,
-                 "a finite number above 0");
-}
-
 }  // namespace lockstep::optim

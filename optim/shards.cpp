@@ -2,7 +2,6 @@
 #include "lockstep/optim/shards.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "core/kernels.h"
@@ -17,57 +16,59 @@ std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count)
 Shards::Shards(Communicator& data, const Parameters& parameters, const BucketPlan& plan)
     : data_(data), parameters_(parameters), plan_(plan) {
   const auto rank = to_size(data.rank());
+  std::vector<std::int64_t> blocks(to_size(data.size()));  // by rank
+  edges_.reserve(plan_.buckets.size());
   for (const Bucket& bucket : plan_.buckets) {
-    edges_.push_back(share_edges(bucket, data.size()));
-    own_.push_back({.begin = edges_.back()[rank], .end = edges_.back()[rank + 1]});
+    const auto& edges = edges_.emplace_back(share_edges(bucket, data.size()));
+    own_.push_back({.begin = bucket.offset + edges[rank], .end = bucket.offset + edges[rank + 1]});
+    for (std::size_t r = 0; r < blocks.size(); ++r) {
+      blocks[r] += blocks_of(edges[r + 1] - edges[r]);
+    }
   }
+  // Ranks have different numbers of blocks, but give the same.
+  const std::int64_t most = *std::max_element(blocks.begin(), blocks.end());
+  given_ = Tensor::zeros(Device{}, {most}, DType::f64);
+  gathered_ = Tensor::zeros(Device{}, {data.size(), most}, DType::f64);
 }
 
 ParameterSlices Shards::slices() const {
-  std::vector<std::optional<ParameterSlice>> found(parameters_.size());
+  std::vector<std::vector<std::int64_t>> edges_of(parameters_.size());
   for (std::size_t bucket = 0; bucket < plan_.buckets.size(); ++bucket) {
     for (const std::size_t member : plan_.buckets[bucket].members) {
       const ArenaEntry& entry = plan_.entries[member];
-      std::vector<std::int64_t> edges;
-      edges.reserve(edges_[bucket].size());
-      for (const std::int64_t edge : edges_[bucket]) {
-        edges.push_back(std::clamp<std::int64_t>(edge - entry.offset, 0, entry.size));
+      edges_of[member] = edges_[bucket];
+      for (std::int64_t& edge : edges_of[member]) {
+        edge = std::clamp<std::int64_t>(plan_.buckets[bucket].offset + edge - entry.offset, 0,
+                                        entry.size);
       }
-      found[member].emplace(*parameters_[member], std::move(edges), data_.rank());
     }
   }
   std::vector<ParameterSlice> slices;
-  for (auto& slice : found) slices.push_back(std::move(slice.value()));
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    slices.emplace_back(*parameters_[i], std::move(edges_of[i]), data_.rank());
+  }
   return ParameterSlices(std::move(slices));
 }
 
-void Shards::gather(std::span<double> by_block) const {
+void Shards::gather(std::span<double> by_block) {
   if (data_.size() == 1) return;
-  // Ranks have different numbers of blocks, but give the same.
-  std::int64_t most = 0;
-  for (int rank = 0; rank < data_.size(); ++rank) {
-    std::int64_t blocks = 0;
-    for (const auto& edges : edges_) {
-      blocks += (edges[to_size(rank) + 1] - edges[to_size(rank)]) / kBlockElements;
-    }
-    most = std::max(most, blocks);
-  }
-  const Tensor mine = Tensor::zeros(Device{}, {most}, DType::f64);
-  const Tensor all(Device{}, {most * data_.size()}, DType::f64);
   const auto each_block = [&](int rank, const auto& visit) {
-    std::int64_t at = 0;
-    for (const auto& edges : edges_) {
-      const std::int64_t end = edges[to_size(rank) + 1] / kBlockElements;
-      for (std::int64_t block = edges[to_size(rank)] / kBlockElements; block < end; ++block) {
+    std::int64_t at = rank * given_.size();
+    for (std::size_t bucket = 0; bucket < edges_.size(); ++bucket) {
+      const std::int64_t first = blocks_of(plan_.buckets[bucket].offset);
+      const std::int64_t end = first + blocks_of(edges_[bucket][to_size(rank) + 1]);
+      for (std::int64_t block = first + blocks_of(edges_[bucket][to_size(rank)]); block < end;
+           ++block) {
         visit(at++, by_block[to_size(block)]);
       }
     }
   };
-  each_block(data_.rank(), [&](std::int64_t at, double value) { mine.as<double>()[at] = value; });
-  data_.all_gather(mine, all).wait();
+  const std::int64_t before = data_.rank() * given_.size();
+  each_block(data_.rank(),
+             [&](std::int64_t at, double value) { given_.as<double>()[at - before] = value; });
+  data_.all_gather(given_, gathered_).wait();
   for (int rank = 0; rank < data_.size(); ++rank) {
-    const double* theirs = all.as<double>() + rank * most;
-    each_block(rank, [&](std::int64_t at, double& value) { value = theirs[at]; });
+    each_block(rank, [&](std::int64_t at, double& value) { value = gathered_.as<double>()[at]; });
   }
 }
 
@@ -87,10 +88,8 @@ void Shards::gather_weights(Stream& compute, const Tensor& arena) const {
       kernels::copy(compute, value.rows(begin - entry.offset, end - entry.offset),
                     arena.rows(begin, end));
     }
-    std::vector<std::int64_t> edges = edges_[bucket];
-    for (std::int64_t& edge : edges) edge -= where.offset;
     gathered.push_back(data_.all_gather_slices(arena.rows(where.offset, where.offset + where.size),
-                                               edges, compute.record()));
+                                               edges_[bucket], compute.record()));
   }
   for (std::size_t bucket = plan_.buckets.size(); bucket-- > 0;) {
     const Work work = gathered[plan_.buckets.size() - 1 - bucket];

@@ -46,22 +46,15 @@ ResumePolicy resume_of(const std::string& name) {
 
 void read_optimizer(const Config& config, TrainOptions& options) {
   options.optimizer = config.text("optim.name");
-  options.adamw = {.beta1 = config.real("optim.beta1"),
-                   .beta2 = config.real("optim.beta2"),
-                   .epsilon = static_cast<float>(config.real("optim.eps")),
-                   .weight_decay = static_cast<float>(config.real("optim.weight_decay")),
-                   .decay = optim::WeightDecay::decoupled,
-                   .no_decay = config.text("optim.no_decay")};
-  if (options.optimizer == "adam") options.adamw.decay = optim::WeightDecay::in_gradient;
-  options.lamb = {.beta1 = options.adamw.beta1,
-                  .beta2 = options.adamw.beta2,
-                  .epsilon = options.adamw.epsilon,
-                  .weight_decay = options.adamw.weight_decay,
-                  .no_decay = options.adamw.no_decay};
+  options.moments = {.beta1 = config.real("optim.beta1"),
+                     .beta2 = config.real("optim.beta2"),
+                     .epsilon = static_cast<float>(config.real("optim.eps")),
+                     .weight_decay = static_cast<float>(config.real("optim.weight_decay")),
+                     .no_decay = config.text("optim.no_decay")};
   options.sgd = {.momentum = static_cast<float>(config.real("optim.momentum")),
                  .nesterov = config.boolean("optim.nesterov"),
-                 .weight_decay = options.adamw.weight_decay,
-                 .no_decay = options.adamw.no_decay};
+                 .weight_decay = options.moments.weight_decay,
+                 .no_decay = options.moments.no_decay};
   options.clip = config.real("optim.clip");
   options.schedule = {.kind = optim::parse_schedule(config.text("schedule.name")),
                       .peak = config.real("optim.lr"),

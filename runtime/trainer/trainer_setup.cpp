@@ -26,14 +26,16 @@ std::string table_of(const Parameters& parameters) {
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const TrainOptions& options,
                                                  const Parameters& parameters,
-                                                 const BucketPlan& plan,
-                                                 const optim::Shards* shards) {
+                                                 const BucketPlan& plan, optim::Shards* shards) {
   const optim::ParameterSlices slices = shards ? shards->slices() : parameters;
   if (options.optimizer == "sgd") return std::make_unique<optim::Sgd>(slices, options.sgd);
   if (options.optimizer == "lamb") {
-    return std::make_unique<optim::Lamb>(slices, plan, options.lamb, shards);
+    return std::make_unique<optim::Lamb>(slices, plan, options.moments, shards);
   }
-  return std::make_unique<optim::AdamW>(slices, options.adamw);
+  return std::make_unique<optim::AdamW>(slices, options.moments,
+                                        options.optimizer == "adam"
+                                            ? optim::WeightDecay::in_gradient
+                                            : optim::WeightDecay::decoupled);
 }
 
 std::int64_t optimizer_elements(const StateDict& state) {

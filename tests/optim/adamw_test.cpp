@@ -62,8 +62,7 @@ TEST(AdamW, DecaysByTheRateApartFromTheMoments) {
 
 TEST(AdamW, PutsDecayIntoTheGradientAsAdamDoes) {
   Toy toy({2.0F});
-  AdamW adam(toy.parameters(),
-             {.beta2 = kBeta2, .weight_decay = 0.1F, .decay = WeightDecay::in_gradient});
+  AdamW adam(toy.parameters(), {.beta2 = kBeta2, .weight_decay = 0.1F}, WeightDecay::in_gradient);
   const auto w = three_updates(toy, adam);
   expect_close(w[0], 1.900000001);
   expect_close(w[1], 1.925017878);
@@ -131,7 +130,7 @@ TEST(AdamW, BindsMomentsUnderTheParametersName) {
 }
 
 TEST(AdamW, NamesTheOptionThatIsOutOfRange) {
-  const auto message = [](const AdamWOptions& options) -> std::string {
+  const auto message = [](const MomentOptions& options) -> std::string {
     try {
       const AdamW adamw({}, options);
     } catch (const ConfigError& error) {

@@ -28,26 +28,23 @@ class OptimizerGolden : public ::testing::TestWithParam<std::tuple<std::string, 
   float single(const std::string& option) const { return static_cast<float>(real(option)); }
 
   std::unique_ptr<Optimizer> make(const std::string& name, const Parameters& parameters) const {
-    const AdamWOptions adam = {
-        .beta1 = real("beta1"),
-        .beta2 = real("beta2"),
-        .epsilon = single("eps"),
-        .weight_decay = single("weight_decay"),
-        .decay = name == "adam" ? WeightDecay::in_gradient : WeightDecay::decoupled};
-    if (name == "adam" || name == "adamw") return std::make_unique<AdamW>(parameters, adam);
+    const MomentOptions moments = {.beta1 = real("beta1"),
+                                   .beta2 = real("beta2"),
+                                   .epsilon = single("eps"),
+                                   .weight_decay = single("weight_decay")};
+    if (name == "adamw") return std::make_unique<AdamW>(parameters, moments);
+    if (name == "adam") {
+      return std::make_unique<AdamW>(parameters, moments, WeightDecay::in_gradient);
+    }
     if (name == "lamb") {
       std::vector<std::int64_t> sizes;
       for (const Parameter* parameter : parameters) sizes.push_back(parameter->size());
-      return std::make_unique<Lamb>(parameters, plan_buckets(sizes, sizeof(float)),
-                                    LambOptions{.beta1 = adam.beta1,
-                                                .beta2 = adam.beta2,
-                                                .epsilon = adam.epsilon,
-                                                .weight_decay = adam.weight_decay});
+      return std::make_unique<Lamb>(parameters, plan_buckets(sizes, sizeof(float)), moments);
     }
     return std::make_unique<Sgd>(parameters,
                                  SgdOptions{.momentum = name == "sgd" ? 0.0F : single("momentum"),
                                             .nesterov = name == "nesterov",
-                                            .weight_decay = adam.weight_decay});
+                                            .weight_decay = moments.weight_decay});
   }
 
   testing_support::Golden golden_{"optimizers"};

@@ -10,7 +10,8 @@ namespace lockstep::optim {
 namespace {
 
 // Case P12: rate 0.01, eps 1e-6, no decay.
-const LambOptions kOptions = {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6F, .weight_decay = 0.0F};
+const MomentOptions kOptions = {
+    .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6F, .weight_decay = 0.0F};
 constexpr UpdateScale kRate = {.learning_rate = 0.01F};
 
 BucketPlan plan_of(std::int64_t size) { return plan_buckets(std::vector{size}, sizeof(float)); }
@@ -39,6 +40,8 @@ TEST(Lamb, RefusesOptionsOutOfRangeAndAPlanOfOtherParameters) {
   EXPECT_THROW(Lamb(toy.parameters(), plan_of(1), {.beta1 = 1.0}), ConfigError);
   EXPECT_THROW(Lamb(toy.parameters(), plan_of(1), {.epsilon = 0.0F}), ConfigError);
   EXPECT_THROW(Lamb(toy.parameters(), BucketPlan{}), UsageError);
+  EXPECT_THROW(Lamb(toy.parameters(), plan_buckets(std::vector<std::int64_t>{1, 1}, sizeof(float))),
+               UsageError);
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ constexpr std::int64_t kLeaves = 6;
 // With less than a block, several, none, and more ranks than blocks in a bucket.
 const std::vector<std::int64_t> kSizes = {5, 3 * kBlockElements + 17, 0, 9000, kBlockElements};
 
-using Make = std::function<std::unique_ptr<Optimizer>(const ParameterSlices&, const BucketPlan&,
-                                                      const Shards*)>;
+using Make =
+    std::function<std::unique_ptr<Optimizer>(const ParameterSlices&, const BucketPlan&, Shards*)>;
 
 struct Trained {
   std::vector<std::vector<std::uint32_t>> weights;  // by parameter
@@ -85,15 +85,15 @@ Trained train(int ranks, const Make& make, Reduction reduction, bool sharded) {
 }
 
 std::unique_ptr<Optimizer> adamw(const ParameterSlices& slices, const BucketPlan& /*plan*/,
-                                 const Shards* /*shards*/) {
+                                 Shards* /*shards*/) {
   return std::make_unique<AdamW>(slices);
 }
 std::unique_ptr<Optimizer> lamb(const ParameterSlices& slices, const BucketPlan& plan,
-                                const Shards* shards) {
-  return std::make_unique<Lamb>(slices, plan, LambOptions{}, shards);
+                                Shards* shards) {
+  return std::make_unique<Lamb>(slices, plan, MomentOptions{}, shards);
 }
 std::unique_ptr<Optimizer> sgd(const ParameterSlices& slices, const BucketPlan& /*plan*/,
-                               const Shards* /*shards*/) {
+                               Shards* /*shards*/) {
   return std::make_unique<Sgd>(slices, SgdOptions{.momentum = 0.9F, .nesterov = true});
 }
 

@@ -53,7 +53,7 @@ void RandomTokenJob::use(Communicator& data, const ReducerOptions& reducer, std:
   if (reducer.scatter) shards_ = std::make_unique<optim::Shards>(data, model_.parameters(), plan);
   norm_ = std::make_unique<optim::GlobalNorm>(model_.parameters(), plan, shards_.get());
   optimizer_ = std::make_unique<optim::AdamW>(
-      shards_ ? shards_->slices() : optim::ParameterSlices(model_.parameters()), options_.adamw);
+      shards_ ? shards_->slices() : optim::ParameterSlices(model_.parameters()), options_.moments);
 }
 
 std::string RandomTokenJob::weights() {

@@ -12,6 +12,10 @@ namespace lockstep {
 /// Elements in a block, the unit of the gradient arena: parameters start on blocks, and ZeRO slices
 /// are whole blocks.
 inline constexpr std::int64_t kBlockElements = 4096;
+/// Blocks that `elements` need.
+constexpr std::int64_t blocks_of(std::int64_t elements) noexcept {
+  return (elements + kBlockElements - 1) / kBlockElements;
+}
 
 /// Where one parameter's gradient lies in the arena, in elements.
 struct ArenaEntry {
@@ -53,7 +57,7 @@ struct BucketPlan {
 BucketPlan plan_buckets(std::span<const std::int64_t> sizes, std::size_t element_bytes,
                         BucketPlanOptions options = {});
 
-/// Where the ranks' shares of a bucket begin and end, in arena elements: rank r has
+/// Where the ranks' shares of a bucket begin and end, in elements from its beginning: rank r has
 /// [edges[r], edges[r + 1]), whole blocks, of numbers that differ by at most one.
 std::vector<std::int64_t> share_edges(const Bucket& bucket, int ranks);
 

@@ -33,7 +33,7 @@ struct GradientNorm {
 class GlobalNorm {
  public:
   /// With `shards`, borrowed, each rank adds up its own shares.
-  GlobalNorm(const Parameters& parameters, const BucketPlan& plan, const Shards* shards = nullptr);
+  GlobalNorm(const Parameters& parameters, const BucketPlan& plan, Shards* shards = nullptr);
   /// Queues the sums behind the reduced gradients; the host waits for them. `arena`
   /// [plan.arena_elements] f32, its padding zero. Throws UsageError for another size. Collective
   /// with shards.
@@ -46,7 +46,7 @@ class GlobalNorm {
     std::int64_t end_block;
   };
   std::vector<Place> places_;  // in forward order
-  const Shards* shards_;
+  Shards* shards_;
   std::vector<double> block_sums_;
 };
 

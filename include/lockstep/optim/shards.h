@@ -36,7 +36,7 @@ class Shards {
 
   /// Numbers by arena block: those of this rank's blocks become known to all. Collective; the host
   /// waits.
-  void gather(std::span<double> by_block) const;
+  void gather(std::span<double> by_block);
 
   /// All weights on all ranks, as their owners have them when the work queued before is done. Goes
   /// through `arena` (that of the reducer), whose gradients are then gone. Collective; queued, what
@@ -47,8 +47,10 @@ class Shards {
   Communicator& data_;
   Parameters parameters_;
   BucketPlan plan_;
-  std::vector<std::vector<std::int64_t>> edges_;  // by bucket
+  std::vector<std::vector<std::int64_t>> edges_;  // by bucket, from its beginning
   std::vector<Share> own_;
+  Tensor given_;  // for gather()
+  Tensor gathered_;
 };
 
 }  // namespace lockstep::optim

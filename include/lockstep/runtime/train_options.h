@@ -13,8 +13,7 @@
 #include "lockstep/collectives/reducer.h"
 #include "lockstep/core/config.h"
 #include "lockstep/core/device.h"
-#include "lockstep/optim/adamw.h"
-#include "lockstep/optim/lamb.h"
+#include "lockstep/optim/moments.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/runtime/checkpoint.h"
@@ -32,8 +31,7 @@ struct TrainOptions {
   std::int64_t micro_batch = 4;    // sequences
   int mesh_data = 0;               // 0: all ranks
   std::string optimizer = "adamw";
-  optim::AdamWOptions adamw;  // and adam
-  optim::LambOptions lamb;
+  optim::MomentOptions moments;  // of adamw, adam and lamb
   optim::SgdOptions sgd;
   double clip = 1.0;  // 0: off
   optim::ScheduleOptions schedule;

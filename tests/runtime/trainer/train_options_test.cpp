@@ -21,9 +21,9 @@ TEST(TrainOptions, HaveTheDefaultsOfTheDesign) {
   EXPECT_EQ(options.schedule.peak, 3e-4);
   EXPECT_EQ(options.schedule.warmup, 100);
   EXPECT_FALSE(options.schedule.min_lr);
-  EXPECT_EQ(options.adamw.beta1, 0.9);
-  EXPECT_EQ(options.adamw.beta2, 0.95);
-  EXPECT_EQ(options.adamw.weight_decay, 0.1F);
+  EXPECT_EQ(options.moments.beta1, 0.9);
+  EXPECT_EQ(options.moments.beta2, 0.95);
+  EXPECT_EQ(options.moments.weight_decay, 0.1F);
   EXPECT_EQ(options.clip, 1.0);
   EXPECT_EQ(options.global_batch, 16);
   EXPECT_EQ(options.leaves(), 4);

@@ -48,6 +48,18 @@ std::int64_t checked_leaves(int ranks, std::int64_t leaves) {
 
 }  // namespace
 
+const char* to_string(Reduction reduction) noexcept {
+  switch (reduction) {
+    case Reduction::fast:
+      return "fast";
+    case Reduction::ordered:
+      return "ordered";
+    case Reduction::invariant:
+      return "invariant";
+  }
+  return "?";
+}
+
 struct GradientReducer::State {
   State(Communicator& data_group, Stream& compute_stream, Parameters borrowed,
         std::int64_t all_leaves, ReducerOptions chosen);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -27,7 +28,9 @@ struct GemmOptions {
   bool transpose_b = false;
   bool add = false;
 };
-/// c [M, N] (+)= op(a) [M, K] · op(b) [K, N].
+/// c [M, N] (+)= op(a) [M, K] · op(b) [K, N]. a and b are both f32, bf16 or f16; products are added
+/// in f32 and c is f32. f16, and bf16 where the instruction set has no products of it, are widened
+/// first.
 void gemm(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c,
           GemmOptions options = {});
 
@@ -67,8 +70,9 @@ void attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tenso
 void attention_backward(Stream& stream, const Tensor& qkv, const Tensor& y, const Tensor& y_grad,
                         const Tensor& log_sum_exp, int heads, const Tensor& qkv_grad);
 
-/// y [B, T, C] = token_table[tokens [B, T] i32] + position_table[t]. A token outside the table is a
-/// DataError that names row, column and value; it fails the stream.
+/// y [B, T, C] = token_table[tokens [B, T] i32] + position_table[t]. The tables are both f32, bf16
+/// or f16. A token outside the table is a DataError that names row, column and value; it fails the
+/// stream.
 void embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& token_table,
                        const Tensor& position_table, const Tensor& y);
 /// The tables' gradients from y_grad [B, T, C], in row order. Rows that no token names become zero
@@ -86,6 +90,7 @@ struct LossSums {
 struct CrossEntropyOptions {
   std::int64_t vocabulary = 0;  // real columns; those behind it are padding and get no probability
   float smoothing = 0.0F;       // target weight 1 − s + s/V
+  float gradient_scale = 1.0F;  // of the gradient alone, for f16
 };
 /// Softmax cross-entropy over logits [N, padded V]; targets [N] i32. A target that is neither
 /// ignored nor in [0, vocabulary) is a DataError that names row and value; it fails the stream.
@@ -102,6 +107,12 @@ void add(Stream& stream, const Tensor& x, const Tensor& y);
 void fill_zero(Stream& stream, const Tensor& x);
 /// y = x, any shape, same type.
 void copy(Stream& stream, const Tensor& x, const Tensor& y);
+
+/// y = x, any shape, rounded to nearest even where y's type is narrower: between f32 and f32, bf16
+/// or f16.
+void convert(Stream& stream, const Tensor& x, const Tensor& y);
+/// The same for `n` elements of host memory, at once. Throws UsageError for other types.
+void convert_elements(const void* x, DType from, void* y, DType to, std::size_t n);
 
 /// y += factor · x, any shape.
 void add_scaled(Stream& stream, float factor, const Tensor& x, const Tensor& y);

@@ -80,9 +80,10 @@ class Classifier final : public ls::nn::Module {
  public:
   explicit Classifier(ls::Stream& stream)
       : stream_(stream),
-        first_(stream, "first", kPixels, kHidden),
+        workspace_(stream.device()),
+        first_(stream, workspace_, "first", kPixels, kHidden),
         square_(stream, "square", kHidden),
-        second_(stream, "second", kHidden, kDigits) {
+        second_(stream, workspace_, "second", kHidden, kDigits) {
     visit([](ls::Parameter& parameter) {
       if (parameter.name().ends_with(".scale")) return;
       const auto size = static_cast<std::size_t>(parameter.size());
@@ -116,6 +117,7 @@ class Classifier final : public ls::nn::Module {
  private:
   static constexpr std::int64_t kHidden = 48;
   ls::Stream& stream_;
+  ls::nn::Workspace workspace_;
   ls::nn::Linear first_;
   ScaledSquare square_;
   ls::nn::Linear second_;

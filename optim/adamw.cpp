@@ -6,13 +6,16 @@
 namespace lockstep::optim {
 
 AdamW::AdamW(const ParameterSlices& parameters, const MomentOptions& options, WeightDecay decay)
-    : options_(options), decay_(decay), slots_(make_moments(parameters, options)) {}
+    : Optimizer(parameters),
+      options_(options),
+      decay_(decay),
+      slots_(make_moments(parameters, options)) {}
 
 void AdamW::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
   const bool decoupled = decay_ == WeightDecay::decoupled;
   for (const MomentSlot& slot : slots_) {
     if (!slot.slice.is_updated()) continue;
-    kernels::adamw(stream, slot.slice.value(), slot.slice.grad(), slot.m, slot.v,
+    kernels::adamw(stream, slot.slice.weights(), slot.slice.grad(), slot.m, slot.v,
                    {.learning_rate = scale.learning_rate,
                     .beta1 = options_.beta1,
                     .beta2 = options_.beta2,

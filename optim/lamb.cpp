@@ -15,7 +15,8 @@ std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count)
 
 Lamb::Lamb(const ParameterSlices& parameters, const BucketPlan& plan, const MomentOptions& options,
            Shards* shards)
-    : options_(options),
+    : Optimizer(parameters),
+      options_(options),
       plan_(plan),
       shards_(shards),
       slots_(make_moments(parameters, options)),
@@ -40,7 +41,7 @@ void Lamb::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const MomentSlot& slot = slots_[i];
     if (!slot.slice.is_updated()) continue;
-    const Tensor weights = slot.slice.value();
+    const Tensor weights = slot.slice.weights();
     const Tensor direction = slot.slice.grad();
     kernels::lamb_direction(stream, weights, direction, slot.m, slot.v,
                             {.beta1 = options_.beta1,
@@ -66,7 +67,7 @@ void Lamb::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
     const double direction = norm_of(directions_, i);
     const double ratio = weight > 0.0 && direction > 0.0 ? weight / direction : 1.0;
     const auto factor = static_cast<float>(-static_cast<double>(scale.learning_rate) * ratio);
-    kernels::add_scaled(stream, factor, slice.grad(), slice.value());
+    kernels::add_scaled(stream, factor, slice.grad(), slice.weights());
   }
 }
 

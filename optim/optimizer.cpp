@@ -7,7 +7,19 @@ namespace lockstep::optim {
 
 void Optimizer::step(Stream& stream, const UpdateScale& scale) {
   update(stream, scale, updates_ + 1);
+  for (const ParameterSlice& slice : parameters_) {
+    if (slice.is_updated()) slice.write_value(stream);
+  }
   ++updates_;
+}
+
+void Optimizer::bind(StateDict& state) {
+  for (const ParameterSlice& slice : parameters_) slice.bind_master(state);
+  bind_rule(state);
+}
+
+void Optimizer::read_values() {
+  for (const ParameterSlice& slice : parameters_) slice.read_value();
 }
 
 void Optimizer::set_updates(std::int64_t updates) {

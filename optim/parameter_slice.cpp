@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "core/kernels.h"
+
 namespace lockstep::optim {
 
 ParameterSlice::ParameterSlice(Parameter& parameter)
@@ -12,10 +14,33 @@ ParameterSlice::ParameterSlice(Parameter& parameter, std::vector<std::int64_t> e
     : parameter_(&parameter),
       pieces_{.shape = parameter.shape(),
               .edges = std::move(edges),
-              .rank = static_cast<std::size_t>(rank)} {}
+              .rank = static_cast<std::size_t>(rank)} {
+  if (!is_half(parameter.value().dtype())) return;
+  master_ = make_state();
+  read_value();
+}
 
 Tensor ParameterSlice::value() const {
   return parameter_->value().reshape({parameter_->size()}).rows(pieces_.begin(), pieces_.end());
+}
+
+Tensor ParameterSlice::weights() const {
+  return master_.defined() ? master_.reshape({size()}) : value();
+}
+
+void ParameterSlice::read_value() const {
+  if (!master_.defined()) return;
+  const Tensor half = value();
+  kernels::convert_elements(half.data(), half.dtype(), master_.data(), DType::f32,
+                            static_cast<std::size_t>(size()));
+}
+
+void ParameterSlice::write_value(Stream& stream) const {
+  if (master_.defined()) kernels::convert(stream, master_, value());
+}
+
+void ParameterSlice::bind_master(StateDict& state) const {
+  if (master_.defined()) bind(state, StateKind::master, master_);
 }
 
 Tensor ParameterSlice::grad() const {

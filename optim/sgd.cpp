@@ -6,7 +6,8 @@
 
 namespace lockstep::optim {
 
-Sgd::Sgd(const ParameterSlices& parameters, const SgdOptions& options) : options_(options) {
+Sgd::Sgd(const ParameterSlices& parameters, const SgdOptions& options)
+    : Optimizer(parameters), options_(options) {
   require_fraction("optim.momentum", options.momentum);
   require_not_negative("optim.weight_decay", options.weight_decay);
   if (options.nesterov && options.momentum == 0.0F) {
@@ -22,7 +23,7 @@ Sgd::Sgd(const ParameterSlices& parameters, const SgdOptions& options) : options
   }
 }
 
-void Sgd::bind(StateDict& state) {
+void Sgd::bind_rule(StateDict& state) {
   for (const Slot& slot : slots_) {
     if (!slot.buffer.defined()) continue;
     slot.slice.bind(state, StateKind::m, slot.buffer);
@@ -32,7 +33,7 @@ void Sgd::bind(StateDict& state) {
 void Sgd::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
   for (const Slot& slot : slots_) {
     if (!slot.slice.is_updated()) continue;
-    kernels::sgd(stream, slot.slice.value(), slot.slice.grad(), slot.buffer,
+    kernels::sgd(stream, slot.slice.weights(), slot.slice.grad(), slot.buffer,
                  {.learning_rate = scale.learning_rate,
                   .momentum = options_.momentum,
                   .weight_decay = slot.weight_decay,

@@ -85,8 +85,8 @@ void Shards::gather_weights(Stream& compute, const Tensor& arena) const {
       const std::int64_t end = std::min(share.end, entry.offset + entry.size);
       if (begin >= end) continue;
       const Tensor value = parameters_[member]->value().reshape({entry.size});
-      kernels::copy(compute, value.rows(begin - entry.offset, end - entry.offset),
-                    arena.rows(begin, end));
+      kernels::convert(compute, value.rows(begin - entry.offset, end - entry.offset),
+                       arena.rows(begin, end));
     }
     gathered.push_back(data_.all_gather_slices(arena.rows(where.offset, where.offset + where.size),
                                                edges_[bucket], compute.record()));
@@ -100,8 +100,8 @@ void Shards::gather_weights(Stream& compute, const Tensor& arena) const {
       const Tensor value = parameters_[member]->value().reshape({entry.size});
       const auto take = [&](std::int64_t begin, std::int64_t end) {
         if (begin >= end) return;
-        kernels::copy(compute, arena.rows(begin, end),
-                      value.rows(begin - entry.offset, end - entry.offset));
+        kernels::convert(compute, arena.rows(begin, end),
+                         value.rows(begin - entry.offset, end - entry.offset));
       };
       const std::int64_t end = entry.offset + entry.size;
       take(entry.offset, std::min(share.begin, end));

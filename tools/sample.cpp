@@ -45,6 +45,15 @@ nn::Gpt2Config model_of(const CommitDetail& detail) {
   return config;
 }
 
+// As it was trained: its matrices have one type.
+DType precision_of(const CommitDetail& detail) {
+  DType type = DType::f32;
+  for (const auto& tensor : detail.tensors) {
+    if (is_half(tensor.dtype)) type = tensor.dtype;
+  }
+  return type;
+}
+
 std::uint64_t token_count(const Words& words) {
   const std::uint64_t count = words.number("--tokens").value_or(256);
   if (count > kMostTokens) {
@@ -93,7 +102,7 @@ int run_sample(const Arguments& arguments) {
   const nn::Gpt2Config config = model_of(detail);
 
   Stream compute(Device{}, "compute");
-  nn::Gpt2 model(compute, config);
+  nn::Gpt2 model(compute, config, precision_of(detail));
   StateDict state;
   model.bind(state);
   load_commit(*store, state, detail.commit.step);

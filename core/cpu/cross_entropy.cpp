@@ -123,26 +123,28 @@ void check_targets(const Tensor& targets, std::int64_t vocabulary) {
 // With z = x − max x: loss = log Σeᶻ − (1 − s)·z[target] − s·mean(z), and the gradient is softmax
 // minus the target's distribution. All but the exponentials is fp64: the loss is a small difference
 // of larger terms.
-float row_loss(float* x, std::size_t vocabulary, std::int32_t target, float smoothing,
-               Gradient gradient) {
+float row_loss(float* x, std::size_t vocabulary, std::int32_t target,
+               const CrossEntropyOptions& options, Gradient gradient) {
   const float top = HWY_DYNAMIC_DISPATCH(largest)(x, vocabulary);
   const double at_target = static_cast<double>(x[target]) - static_cast<double>(top);
-  const double mass = smoothing;
-  const double mean = smoothing == 0.0F ? 0.0
-                                        : HWY_DYNAMIC_DISPATCH(sum_below)(x, vocabulary, top) /
-                                              static_cast<double>(vocabulary);
+  const double mass = options.smoothing;
+  const double mean =
+      options.smoothing == 0.0F
+          ? 0.0
+          : HWY_DYNAMIC_DISPATCH(sum_below)(x, vocabulary, top) / static_cast<double>(vocabulary);
   const double sum = gradient == Gradient::in_place
                          ? HWY_DYNAMIC_DISPATCH(exponentials_kept)(x, vocabulary, top)
                          : HWY_DYNAMIC_DISPATCH(exponentials_summed)(x, vocabulary, top);
   if (gradient == Gradient::in_place) {
     const double probability = static_cast<double>(x[target]) / sum;
+    const double scale = options.gradient_scale;
     const double everywhere = mass / static_cast<double>(vocabulary);
     HWY_DYNAMIC_DISPATCH(scale_and_shift)
-    (x, vocabulary, static_cast<float>(1.0 / sum), static_cast<float>(everywhere));
-    x[target] = static_cast<float>(probability - (1.0 - mass) - everywhere);
+    (x, vocabulary, static_cast<float>(scale / sum), static_cast<float>(scale * everywhere));
+    x[target] = static_cast<float>(scale * (probability - (1.0 - mass) - everywhere));
   }
   double loss = std::log(sum) - (1.0 - mass) * at_target;
-  if (smoothing != 0.0F) loss -= mass * mean;
+  if (options.smoothing != 0.0F) loss -= mass * mean;
   return static_cast<float>(loss);
 }
 
@@ -157,7 +159,7 @@ LossSums sum_rows(const Tensor& logits, const Tensor& targets, CrossEntropyOptio
     float* x = logits.as<float>() + row * columns;
     const bool ignored = target[row] == kIgnoredTarget;
     if (!ignored) {
-      const float loss = row_loss(x, vocabulary, target[row], options.smoothing, gradient);
+      const float loss = row_loss(x, vocabulary, target[row], options, gradient);
       sums.loss += static_cast<double>(loss);
       sums.tokens += 1;
       if (!std::isfinite(loss)) sums.non_finite += 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "core/cpu/arguments.h"
 #include "core/kernels.h"
@@ -23,10 +24,10 @@ void check_tokens(const char* kernel, const Tensor& tokens, std::int64_t table_r
 }
 
 void check_shapes(const Arguments& arguments, const Tensor& tokens, const Tensor& token_table,
-                  const Tensor& position_table, const Tensor& y) {
+                  const Tensor& position_table, const Tensor& y, DType table_type) {
   arguments.tensor("tokens", tokens, DType::i32);
-  arguments.tensor("token table", token_table);
-  arguments.tensor("position table", position_table);
+  arguments.tensor("token table", token_table, table_type);
+  arguments.tensor("position table", position_table, table_type);
   const std::int64_t width = as_matrix(token_table).columns;
   arguments.require(as_matrix(position_table).columns == width,
                     "the tables of tokens and positions differ in width", "both are [rows, C]");
@@ -36,19 +37,33 @@ void check_shapes(const Arguments& arguments, const Tensor& tokens, const Tensor
   arguments.sized("y", y, tokens.size() * width);
 }
 
+// Row `row` of a [rows, C] table in f32: where it lies, or in `widened`.
+const float* row_of(const Tensor& table, std::int64_t row, std::vector<float>& widened) {
+  const std::int64_t columns = as_matrix(table).columns;
+  if (table.dtype() == DType::f32) return table.as<float>() + row * columns;
+  widened.resize(to_size(columns));
+  const auto* halves = static_cast<const std::uint16_t*>(table.data()) + row * columns;
+  convert_elements(halves, table.dtype(), widened.data(), DType::f32, widened.size());
+  return widened.data();
+}
+
 }  // namespace
 
 void embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& token_table,
                        const Tensor& position_table, const Tensor& y) {
-  check_shapes(Arguments("embedding_forward", stream), tokens, token_table, position_table, y);
+  const Arguments arguments("embedding_forward", stream);
+  const DType type = is_half(token_table.dtype()) ? token_table.dtype() : DType::f32;
+  check_shapes(arguments, tokens, token_table, position_table, y, type);
   stream.enqueue([=] {
     const Matrix table = as_matrix(token_table);
     check_tokens("embedding_forward", tokens, table.rows);
     const std::int32_t* token = tokens.as<std::int32_t>();
     const std::int64_t length = as_matrix(tokens).columns;
+    std::vector<float> word_row;
+    std::vector<float> place_row;
     for (std::int64_t i = 0; i < tokens.size(); ++i) {
-      const float* word = token_table.as<float>() + token[i] * table.columns;
-      const float* place = position_table.as<float>() + i % length * table.columns;
+      const float* word = row_of(token_table, token[i], word_row);
+      const float* place = row_of(position_table, i % length, place_row);
       float* out = y.as<float>() + i * table.columns;
       for (std::int64_t c = 0; c < table.columns; ++c) out[c] = word[c] + place[c];
     }
@@ -58,7 +73,8 @@ void embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& token
 void embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& y_grad,
                         const Tensor& token_grad, bool add_token, const Tensor& position_grad,
                         bool add_position) {
-  check_shapes(Arguments("embedding_backward", stream), tokens, token_grad, position_grad, y_grad);
+  check_shapes(Arguments("embedding_backward", stream), tokens, token_grad, position_grad, y_grad,
+               DType::f32);
   stream.enqueue([=] {
     const Matrix table = as_matrix(token_grad);
     check_tokens("embedding_backward", tokens, table.rows);

@@ -8,6 +8,7 @@ foreach(
         attention.cpp
         attention_backward.cpp
         attention_forward.cpp
+        convert.cpp
         cross_entropy.cpp
         elementwise.cpp
         embedding.cpp

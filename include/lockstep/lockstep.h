@@ -28,6 +28,7 @@
 #include "lockstep/optim/clip.h"
 #include "lockstep/optim/decay.h"
 #include "lockstep/optim/lamb.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/moments.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/parameter_slice.h"

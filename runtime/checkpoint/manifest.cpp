@@ -70,8 +70,26 @@ Json state_to_json(const TrainState& state) {
                {"V", state.leaves},
                {"micro", state.micro},
                {"model", state.model}};
+  if (state.scaler) {
+    json["scaler"] = {{"scale", state.scaler->scale},
+                      {"good_steps", state.scaler->good_steps},
+                      {"skipped", state.scaler->skipped}};
+  }
   if (!state.tokenizer.empty()) json["tokenizer"] = state.tokenizer;
   return json;
+}
+
+std::optional<ScalerState> scaler_from(const Json& json) {
+  if (!json.contains("scaler")) return std::nullopt;
+  const Json& scaler = get_object(json, "scaler");
+  const std::optional<double> scale = find_real(scaler, "scale");
+  if (!scale || *scale <= 0.0) {
+    throw DataError("member \"scale\" of \"scaler\" is no number above 0",
+                    "the object is damaged, or not from Lockstep");
+  }
+  return ScalerState{.scale = *scale,
+                     .good_steps = get_integer(scaler, "good_steps"),
+                     .skipped = get_integer(scaler, "skipped")};
 }
 
 TrainState state_from(const Json& json) {
@@ -88,6 +106,7 @@ TrainState state_from(const Json& json) {
           .schedule_position = get_integer(schedule, "position"),
           .leaves = get_integer(json, "V"),
           .micro = get_integer(json, "micro"),
+          .scaler = scaler_from(json),
           .model = get_string(json, "model"),
           .tokenizer = json.contains("tokenizer") ? get_string(json, "tokenizer") : std::string(),
           .eval_loss = {},

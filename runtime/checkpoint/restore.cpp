@@ -5,9 +5,11 @@
 #include <map>
 #include <utility>
 
+#include "core/kernels.h"
 #include "lockstep/core/error.h"
 #include "runtime/checkpoint/damage.h"
 #include "runtime/checkpoint/keys.h"
+#include "runtime/checkpoint/weights.h"
 
 namespace lockstep {
 namespace {
@@ -16,6 +18,19 @@ constexpr std::size_t kListed = 20;  // differences in a message
 
 std::string label(const std::string& name, StateKind kind) {
   return kind == StateKind::param ? name : name + " (" + to_string(kind) + ")";
+}
+
+bool has_kind(const TensorLine& tensor, StateKind kind) noexcept {
+  return std::find(tensor.kinds.begin(), tensor.kinds.end(), kind) != tensor.kinds.end();
+}
+
+StateKind source_of(const TensorLine& tensor, StateKind kind, DType wanted) noexcept {
+  if (kind == StateKind::master && !has_kind(tensor, kind)) return StateKind::param;
+  // The master has the digits that a wider parameter wants.
+  if (kind == StateKind::param && wanted != tensor.dtype && has_kind(tensor, StateKind::master)) {
+    return StateKind::master;
+  }
+  return kind;
 }
 
 std::string joined_lines(const std::vector<std::string>& lines) {
@@ -81,6 +96,20 @@ void CommitReader::read(const TensorLine& tensor, StateKind kind, const Box& box
   }
 }
 
+void CommitReader::read_as(const TensorLine& tensor, StateKind kind, const Box& box, FlatRun run,
+                           const Tensor& target) {
+  const StateKind source = source_of(tensor, kind, target.dtype());
+  const DType saved = saved_type(tensor, source);
+  if (saved == target.dtype()) {
+    read(tensor, source, box, run, static_cast<std::byte*>(target.data()));
+    return;
+  }
+  std::vector<std::byte> bytes(run.length * size_of(saved));
+  read(tensor, source, box, run, bytes.data());
+  const std::vector<float> wide = widened(bytes.data(), run.length, saved);
+  kernels::convert_elements(wide.data(), DType::f32, target.data(), target.dtype(), wide.size());
+}
+
 DType saved_type(const TensorLine& tensor, StateKind kind) noexcept {
   return kind == StateKind::param ? tensor.dtype : DType::f32;
 }
@@ -91,7 +120,9 @@ std::vector<std::uint64_t> unsigned_shape(const Shape& shape) {
 
 void check_table(const Manifest& manifest, const StateDict& state, TableMatch match) {
   std::map<std::pair<std::string, StateKind>, const TensorLine*> saved;
+  std::map<std::string, const TensorLine*> param_of;
   for (const TensorLine& tensor : manifest.tensors) {
+    param_of[tensor.name] = &tensor;
     for (const StateKind kind : tensor.kinds) saved[{tensor.name, kind}] = &tensor;
   }
   std::vector<std::string> lines;
@@ -101,14 +132,24 @@ void check_table(const Manifest& manifest, const StateDict& state, TableMatch ma
       throw UsageError("tensor " + name + " is not replicated",
                        "this build saves and loads data-parallel replicas");
     }
-    const auto found = saved.find({entry.name, entry.kind});
+    auto found = saved.find({entry.name, entry.kind});
+    // Another precision than that of the checkpoint: masters come from parameters, and back.
+    if (found == saved.end() && entry.kind == StateKind::master) {
+      const auto param = param_of.find(entry.name);
+      if (param != param_of.end() && is_floating(param->second->dtype) &&
+          param->second->shape == entry.shape()) {
+        continue;
+      }
+    }
     if (found == saved.end()) {
       lines.push_back("not in the checkpoint: " + name + " " + to_string(entry.shape()));
       continue;
     }
     const TensorLine& tensor = *found->second;
     const DType dtype = saved_type(tensor, entry.kind);
-    if (tensor.shape != entry.shape() || dtype != entry.tensor.dtype()) {
+    const bool same_type =
+        dtype == entry.tensor.dtype() || (is_floating(dtype) && is_floating(entry.tensor.dtype()));
+    if (tensor.shape != entry.shape() || !same_type) {
       lines.push_back("changed: " + name + " " + to_string(dtype) + " " + to_string(tensor.shape) +
                       " -> " + to_string(entry.tensor.dtype()) + " " + to_string(entry.shape()));
     }
@@ -116,6 +157,7 @@ void check_table(const Manifest& manifest, const StateDict& state, TableMatch ma
   }
   if (match == TableMatch::exact) {
     for (const auto& [key, tensor] : saved) {
+      if (key.second == StateKind::master && state.find(key.first, StateKind::param)) continue;
       lines.push_back("only in the checkpoint: " + label(key.first, key.second) + " " +
                       to_string(tensor->shape));
     }
@@ -130,18 +172,16 @@ void check_table(const Manifest& manifest, const StateDict& state, TableMatch ma
 void restore(ObjectStore& store, const Manifest& manifest, const StateDict& state) {
   CommitReader reader(store, manifest);
   for (const TensorLine& tensor : manifest.tensors) {
-    for (const StateKind kind : tensor.kinds) {
+    const Box box = whole_box(unsigned_shape(tensor.shape));
+    for (const StateKind kind : {StateKind::param, StateKind::master, StateKind::m, StateKind::v}) {
       const StateEntry* entry = state.find(tensor.name, kind);
-      if (!entry) continue;
-      auto* const target = static_cast<std::byte*>(entry->tensor.data());
-      if (!entry->pieces) {
-        reader.read(tensor, kind, target);
-        continue;
+      if (!entry || (kind != StateKind::master && !has_kind(tensor, kind))) continue;
+      FlatRun run{.start = 0, .length = elements_of(box)};
+      if (entry->pieces) {
+        const auto begin = static_cast<std::uint64_t>(entry->pieces->begin());
+        run = {.start = begin, .length = static_cast<std::uint64_t>(entry->pieces->end()) - begin};
       }
-      const auto begin = static_cast<std::uint64_t>(entry->pieces->begin());
-      const auto end = static_cast<std::uint64_t>(entry->pieces->end());
-      reader.read(tensor, kind, whole_box(unsigned_shape(tensor.shape)),
-                  {.start = begin, .length = end - begin}, target);
+      reader.read_as(tensor, kind, box, run, entry->tensor);
     }
   }
 }

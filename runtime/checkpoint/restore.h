@@ -25,7 +25,12 @@ class CommitReader {
   /// the tensor's own type. Throws DamageError for damage, a hole or an overlap.
   void read(const TensorLine& tensor, StateKind kind, const Box& box, FlatRun run,
             std::byte* target);
-  /// The same for all of the tensor.
+  /// The same into `target`, whose type may be another floating-point one than the saved: a master
+  /// that was not saved is the widened parameter, and a parameter of another type comes from the
+  /// master.
+  void read_as(const TensorLine& tensor, StateKind kind, const Box& box, FlatRun run,
+               const Tensor& target);
+  /// read() for all of the tensor.
   void read(const TensorLine& tensor, StateKind kind, std::byte* target);
 
  private:

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <string>
 
+#include "core/kernels.h"
+#include "lockstep/collectives/communicator.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
 #include "runtime/checkpoint/tools.h"
@@ -15,22 +17,6 @@ namespace lockstep {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "checkpoints are little-endian");
-
-float from_bf16(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
-float from_f16(std::uint16_t bits) {
-  const auto sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
-  const std::uint32_t exponent = (bits >> 10) & 0x1FU;
-  const std::uint32_t mantissa = bits & 0x3FFU;
-  if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000U | (mantissa << 13));
-  if (exponent != 0) {
-    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
-  }
-  const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
-}
 
 void hash_weight(Sha256& hash, const std::string& name, const std::vector<float>& values) {
   hash.update(name);
@@ -46,15 +32,7 @@ bool is_floating(DType dtype) noexcept {
 
 std::vector<float> widened(const std::byte* data, std::size_t elements, DType dtype) {
   std::vector<float> values(elements);
-  if (elements == 0) return values;
-  if (dtype == DType::f32) {
-    std::memcpy(values.data(), data, elements * sizeof(float));
-    return values;
-  }
-  std::vector<std::uint16_t> halves(elements);
-  std::memcpy(halves.data(), data, elements * sizeof(std::uint16_t));
-  std::transform(halves.begin(), halves.end(), values.begin(),
-                 dtype == DType::bf16 ? from_bf16 : from_f16);
+  kernels::convert_elements(data, dtype, values.data(), DType::f32, elements);
   return values;
 }
 
@@ -73,24 +51,71 @@ std::span<const std::byte> little_endian(const std::vector<float>& values) noexc
   return std::as_bytes(std::span(values));
 }
 
-std::string weights_sha256(const StateDict& state) {
-  std::vector<const StateEntry*> params;
+namespace {
+
+// In byte order of the names; the master where there is one.
+std::vector<const StateEntry*> weights_of(const StateDict& state) {
+  std::vector<const StateEntry*> weights;
   for (const StateEntry& entry : state.entries()) {
-    if (entry.kind == StateKind::param && is_floating(entry.tensor.dtype())) {
-      params.push_back(&entry);
-    }
+    if (entry.kind != StateKind::param || !is_floating(entry.tensor.dtype())) continue;
+    const StateEntry* master = state.find(entry.name, StateKind::master);
+    weights.push_back(master ? master : &entry);
   }
-  std::sort(params.begin(), params.end(),
+  std::sort(weights.begin(), weights.end(),
             [](const StateEntry* a, const StateEntry* b) { return a->name < b->name; });
+  return weights;
+}
+
+std::vector<float> widened(const Tensor& tensor) {
+  return widened(static_cast<const std::byte*>(tensor.data()),
+                 static_cast<std::size_t>(tensor.size()), tensor.dtype());
+}
+
+// Pieces have different sizes, but all_gather takes equal ones.
+std::vector<float> gathered(const StateEntry& entry, Communicator& data) {
+  const FlatPieces& pieces = *entry.pieces;
+  std::int64_t most = 0;
+  for (std::size_t r = 0; r + 1 < pieces.edges.size(); ++r) {
+    most = std::max(most, pieces.edges[r + 1] - pieces.edges[r]);
+  }
+  const Tensor mine = Tensor::zeros(Device{}, {most}, DType::f32);
+  const Tensor all(Device{}, {data.size(), most}, DType::f32);
+  if (entry.tensor.size() > 0) {
+    std::memcpy(mine.data(), entry.tensor.data(), entry.tensor.bytes());
+  }
+  data.all_gather(mine, all).wait();
+  std::vector<float> values;
+  for (std::int64_t r = 0; r < data.size(); ++r) {
+    const float* piece = all.as<float>() + r * most;
+    const auto rank = static_cast<std::size_t>(r);
+    values.insert(values.end(), piece, piece + pieces.edges[rank + 1] - pieces.edges[rank]);
+  }
+  return values;
+}
+
+}  // namespace
+
+std::string weights_sha256(const StateDict& state) {
   Sha256 hash;
-  for (const StateEntry* param : params) {
-    const StateEntry* master = state.find(param->name, StateKind::master);
-    const Tensor& tensor = master ? master->tensor : param->tensor;
-    hash_weight(hash, param->name,
-                widened(static_cast<const std::byte*>(tensor.data()),
-                        static_cast<std::size_t>(tensor.size()), tensor.dtype()));
+  for (const StateEntry* weight : weights_of(state)) {
+    if (weight->pieces) {
+      throw UsageError("weights_sha256: the master of " + weight->name + " is in pieces",
+                       "pass the communicator of the ranks that hold them");
+    }
+    hash_weight(hash, weight->name, widened(weight->tensor));
   }
   return to_hex(hash.finish());
+}
+
+std::string weights_sha256(const StateDict& state, Communicator& data) {
+  Sha256 hash;
+  for (const StateEntry* weight : weights_of(state)) {
+    if (!weight->pieces && data.rank() != 0) continue;
+    const std::vector<float> values =
+        weight->pieces ? gathered(*weight, data) : widened(weight->tensor);
+    if (data.rank() == 0) hash_weight(hash, weight->name, values);
+  }
+  return data.rank() == 0 ? to_hex(hash.finish()) : std::string();
 }
 
 std::string weights_sha256(ObjectStore& store, std::optional<std::uint64_t> step) {

@@ -10,8 +10,8 @@ Attention::Attention(Stream& stream, Workspace& workspace, const std::string& na
     : stream_(&stream),
       workspace_(&workspace),
       heads_(heads),
-      c_attn_(stream, name + ".c_attn", hidden, 3 * hidden),
-      c_proj_(stream, name + ".c_proj", hidden, hidden),
+      c_attn_(stream, workspace, name + ".c_attn", hidden, 3 * hidden),
+      c_proj_(stream, workspace, name + ".c_proj", hidden, hidden),
       context_(stream.device()),
       log_sum_exp_(stream.device()) {
   if (heads <= 0 || hidden % heads != 0) {

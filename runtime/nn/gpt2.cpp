@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/kernels.h"
 #include "lockstep/core/error.h"
@@ -15,16 +16,24 @@ namespace {
 
 constexpr double kStd = 0.02;  // of the initial weights
 
+DType checked_type(DType type) {
+  if (type == DType::f32 || is_half(type)) return type;
+  throw UsageError(std::string("gpt2: matrices of type ") + to_string(type),
+                   "use f32, bf16 or f16");
+}
+
 }  // namespace
 
-Gpt2::Gpt2(Stream& stream, const Gpt2Config& config)
+Gpt2::Gpt2(Stream& stream, const Gpt2Config& config, DType matrix_type)
     : stream_(&stream),
       config_(resolved(config)),
-      workspace_(stream.device()),
-      wte_(stream.device(), "transformer.wte.weight", {config_.vocab, config_.hidden}),
-      wpe_(stream.device(), "transformer.wpe.weight", {config_.context, config_.hidden}),
+      workspace_(stream.device(), checked_type(matrix_type)),
+      wte_(stream.device(), "transformer.wte.weight", {config_.vocab, config_.hidden}, matrix_type),
+      wpe_(stream.device(), "transformer.wpe.weight", {config_.context, config_.hidden},
+           matrix_type),
       ln_f_(stream, "transformer.ln_f", config_.hidden, config_.epsilon),
       embedded_(stream.device()),
+      rounded_last_(stream.device(), matrix_type),
       logits_(stream.device()),
       grad_(stream.device()) {
   for (std::int64_t i = 0; i < config_.layers; ++i) {
@@ -39,8 +48,7 @@ void Gpt2::initialize(std::uint64_t seed) {
   // Each block adds twice to the residual stream, so its variance stays that of one layer.
   const double residual_std = kStd / std::sqrt(2.0 * static_cast<double>(config_.layers));
   visit([&](Parameter& parameter) {
-    const std::span<float> values(parameter.value().as<float>(),
-                                  static_cast<std::size_t>(parameter.size()));
+    std::vector<float> values(static_cast<std::size_t>(parameter.size()));
     const std::string& name = parameter.name();
     if (name.ends_with(".bias")) {
       std::fill(values.begin(), values.end(), 0.0F);
@@ -49,6 +57,8 @@ void Gpt2::initialize(std::uint64_t seed) {
     } else {
       fill_normal(values, 0, seed, name, name.ends_with(".c_proj.weight") ? residual_std : kStd);
     }
+    kernels::convert_elements(values.data(), DType::f32, parameter.value().data(),
+                              parameter.value().dtype(), values.size());
   });
 }
 
@@ -65,7 +75,7 @@ Tensor Gpt2::forward(const Tensor& tokens) {
   kernels::embedding_forward(*stream_, tokens, wte_.value(), wpe_.value(), embedded);
   Tensor x = embedded;
   for (const auto& block : blocks_) x = block->forward(x);
-  last_ = ln_f_.forward(x);
+  last_ = operand(*stream_, ln_f_.forward(x), rounded_last_);
   const Tensor& logits = logits_.get({tokens.size(), config_.vocab});
   kernels::gemm(*stream_, last_, wte_.value(), logits, {.transpose_b = true});
   return logits;
@@ -81,9 +91,10 @@ void Gpt2::backward(const Tensor& logits_grad) {
   const Tensor& last_grad = workspace_.norm.get(last_.shape());
 
   // The tied matrix: the head's part here, the embedding's at the end.
+  const Tensor factor = operand(*stream_, logits_grad, workspace_.rounded);
   const GradientSlot head = wte_.next_gradient();
-  kernels::gemm(*stream_, logits_grad, last_, head.grad, {.transpose_a = true, .add = head.add});
-  kernels::gemm(*stream_, logits_grad, wte_.value(), last_grad);
+  kernels::gemm(*stream_, factor, last_, head.grad, {.transpose_a = true, .add = head.add});
+  kernels::gemm(*stream_, factor, wte_.value(), last_grad);
 
   ln_f_.backward(last_grad, {.grad = grad});
   for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) (*block)->backward(grad);

@@ -5,12 +5,21 @@
 
 namespace lockstep::nn {
 
-Linear::Linear(Stream& stream, const std::string& name, std::int64_t in, std::int64_t out,
-               BiasAdd bias_add)
+Tensor operand(Stream& stream, const Tensor& x, Buffer& memory) {
+  if (memory.dtype() == x.dtype()) return x;
+  const Tensor& rounded = memory.get(x.shape());
+  kernels::convert(stream, x, rounded);
+  return rounded;
+}
+
+Linear::Linear(Stream& stream, Workspace& workspace, const std::string& name, std::int64_t in,
+               std::int64_t out, BiasAdd bias_add)
     : stream_(&stream),
+      workspace_(&workspace),
       bias_add_(bias_add),
-      weight_(stream.device(), name + ".weight", {in, out}),
+      weight_(stream.device(), name + ".weight", {in, out}, workspace.type),
       bias_(stream.device(), name + ".bias", {out}),
+      rounded_x_(stream.device(), workspace.type),
       y_(stream.device()) {}
 
 Tensor Linear::forward(const Tensor& x) {
@@ -19,11 +28,11 @@ Tensor Linear::forward(const Tensor& x) {
                          ": input of shape " + to_string(x.shape()),
                      "the input's last dimension is the weight's first");
   }
-  x_ = x;
+  x_ = operand(*stream_, x, rounded_x_);
   Shape shape = x.shape();
   shape.back() = weight_.shape()[1];
   const Tensor& y = y_.get(shape);
-  kernels::gemm(*stream_, x, weight_.value(), y);
+  kernels::gemm(*stream_, x_, weight_.value(), y);
   if (bias_add_ == BiasAdd::here) kernels::add_bias(*stream_, bias_.value(), y);
   return y;
 }
@@ -34,11 +43,12 @@ void Linear::backward(const Tensor& y_grad, const GradientSlot& x_grad) {
   kernels::bias_backward(*stream_, y_grad, bias.grad, bias.add);
   bias_.mark_ready(stream_->record());
 
+  const Tensor factor = operand(*stream_, y_grad, workspace_->rounded);
   const GradientSlot weight = weight_.next_gradient();
-  kernels::gemm(*stream_, x_, y_grad, weight.grad, {.transpose_a = true, .add = weight.add});
+  kernels::gemm(*stream_, x_, factor, weight.grad, {.transpose_a = true, .add = weight.add});
   weight_.mark_ready(stream_->record());
 
-  kernels::gemm(*stream_, y_grad, weight_.value(), x_grad.grad,
+  kernels::gemm(*stream_, factor, weight_.value(), x_grad.grad,
                 {.transpose_b = true, .add = x_grad.add});
 }
 

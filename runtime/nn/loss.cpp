@@ -18,10 +18,12 @@ struct CrossEntropy::State {
 
 namespace {
 
-kernels::CrossEntropyOptions kernel_options(const Tensor& logits, CrossEntropyOptions options) {
+kernels::CrossEntropyOptions kernel_options(const Tensor& logits, CrossEntropyOptions options,
+                                            float scale = 1.0F) {
   const std::int64_t columns = logits.shape().empty() ? 0 : logits.shape().back();
   return {.vocabulary = options.vocabulary > 0 ? options.vocabulary : columns,
-          .smoothing = options.smoothing};
+          .smoothing = options.smoothing,
+          .gradient_scale = scale};
 }
 
 }  // namespace
@@ -36,9 +38,10 @@ CrossEntropy::CrossEntropy(Stream& stream, CrossEntropyOptions options)
 
 CrossEntropy::~CrossEntropy() = default;
 
-Tensor CrossEntropy::forward_backward(const Tensor& logits, const Tensor& targets, LeafSums* sums) {
+Tensor CrossEntropy::forward_backward(const Tensor& logits, const Tensor& targets, LeafSums* sums,
+                                      float scale) {
   Stream& stream = *state_->stream;
-  kernels::cross_entropy(stream, logits, targets, kernel_options(logits, state_->options),
+  kernels::cross_entropy(stream, logits, targets, kernel_options(logits, state_->options, scale),
                          &state_->sums);
   // The task holds the state, so that the kernel's output outlives this object.
   stream.enqueue([state = state_, sums] {

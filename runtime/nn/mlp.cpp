@@ -8,8 +8,8 @@ Mlp::Mlp(Stream& stream, Workspace& workspace, const std::string& name, std::int
          std::int64_t ffn)
     : stream_(&stream),
       workspace_(&workspace),
-      c_fc_(stream, name + ".c_fc", hidden, ffn, BiasAdd::caller),
-      c_proj_(stream, name + ".c_proj", ffn, hidden),
+      c_fc_(stream, workspace, name + ".c_fc", hidden, ffn, BiasAdd::caller),
+      c_proj_(stream, workspace, name + ".c_proj", ffn, hidden),
       after_gelu_(stream.device()) {}
 
 Tensor Mlp::forward(const Tensor& x) {

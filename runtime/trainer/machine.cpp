@@ -20,6 +20,13 @@ std::string cpu_model() {
 
 }  // namespace
 
+std::map<std::string, std::string> bit_options(const TrainOptions& options, int ranks) {
+  std::map<std::string, std::string> bits = {{"precision", to_string(options.precision)},
+                                             {"reduction", to_string(options.reducer.reduction)}};
+  if (options.reducer.reduction != Reduction::invariant) bits["ranks"] = std::to_string(ranks);
+  return bits;
+}
+
 std::map<std::string, std::string> machine_code() {
   return {{"cpu", cpu_model()},
           {"isa", kernels::instruction_set()},

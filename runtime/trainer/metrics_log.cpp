@@ -40,6 +40,8 @@ std::string to_json_line(const StepRecord& record) {
   add_real(line, "comm_exposed_s", record.comm_exposed_s);
   add_real(line, "checkpoint_stall_s", record.checkpoint_stall_s);
   if (record.eval_loss) add_real(line, "eval_loss", *record.eval_loss);
+  if (record.loss_scale) add_real(line, "loss_scale", *record.loss_scale);
+  if (record.skipped) add_integer(line, "skipped", *record.skipped);
   return line + "}\n";
 }
 

@@ -23,6 +23,8 @@ struct StepRecord {
   double comm_exposed_s = 0.0;
   double checkpoint_stall_s = 0.0;
   std::optional<double> eval_loss = {};
+  std::optional<double> loss_scale = {};     // fp16: of this step
+  std::optional<std::int64_t> skipped = {};  // fp16: updates withheld so far
 };
 
 /// The line, with its line feed.

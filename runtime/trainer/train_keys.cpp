@@ -63,13 +63,10 @@ const std::map<std::string, Settings>& presets() {
 // Keys of the design that this version does not have: a clear answer instead of "unknown".
 const std::vector<std::string>& later_keys() {
   static const std::vector<std::string> later = {
-      "unknown",           "model.kv_heads",  "data.cache",
-      "data.cache_bytes",  "data.window",     "data.mix",
-      "sequence_parallel", "loss_scale.init", "loss_scale.growth_every",
-      "loss_scale.max",    "loss_scale.min",  "time_limit",
-      "stop_at",           "budget",          "price",
-      "idle_stop",         "on_exit",         "metrics.port",
-      "metrics.bind",      "notice.sources",  "notice.url"};
+      "unknown",        "model.kv_heads",    "data.cache", "data.cache_bytes", "data.window",
+      "data.mix",       "sequence_parallel", "time_limit", "stop_at",          "budget",
+      "price",          "idle_stop",         "on_exit",    "metrics.port",     "metrics.bind",
+      "notice.sources", "notice.url"};
   return later;
 }
 
@@ -129,7 +126,14 @@ std::vector<ConfigKey> train_keys() {
              0),
       number(kReal, "schedule.min_lr", "-1", "last learning rate; -1: 0.1 · lr", -1),
       number(kReal, "loss.smoothing", "0", "label smoothing", 0, 0.999),
-      text("precision", "f32", "of the computation", {"f32"}),
+      text("precision", "f32", "of matrices and their products; bf16 and fp16 keep a master in f32",
+           {"f32", "bf16", "fp16"}),
+      number(kReal, "loss_scale.init", "65536", "fp16: of the loss's gradient, at first", 0),
+      number(kInteger, "loss_scale.growth_every", "2000",
+             "fp16: good steps in a row until the scale doubles", 1),
+      number(kReal, "loss_scale.max", "16777216", "fp16: the largest scale", 0),
+      number(kReal, "loss_scale.min", "5.9604644775390625e-08",
+             "fp16: the smallest scale; an overflow there ends the run (81)", 0),
       text("reduction", "invariant", "how gradients are added", {"fast", "ordered", "invariant"}),
       text("wire", "f32", "element type between ranks", {"f32"}),
       number(kInteger, "zero", "0",

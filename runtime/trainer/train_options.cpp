@@ -39,6 +39,11 @@ Reduction reduction_of(const std::string& name) {
   return name == "ordered" ? Reduction::ordered : Reduction::invariant;
 }
 
+DType precision_of(const std::string& name) {
+  if (name == "bf16") return DType::bf16;
+  return name == "fp16" ? DType::f16 : DType::f32;
+}
+
 ResumePolicy resume_of(const std::string& name) {
   if (name == "never") return ResumePolicy::never;
   return name == "must" ? ResumePolicy::must : ResumePolicy::automatic;
@@ -108,6 +113,11 @@ TrainOptions train_options(const Config& config) {
   options.mesh_data = static_cast<int>(config.integer("mesh.data"));
   read_optimizer(config, options);
   options.smoothing = static_cast<float>(config.real("loss.smoothing"));
+  options.precision = precision_of(config.text("precision"));
+  options.loss_scale = {.init = config.real("loss_scale.init"),
+                        .growth_every = config.integer("loss_scale.growth_every"),
+                        .min = config.real("loss_scale.min"),
+                        .max = config.real("loss_scale.max")};
   options.reducer.reduction = reduction_of(config.text("reduction"));
   options.reducer.bucket_bytes = static_cast<std::size_t>(config.integer("bucket_bytes"));
   options.reducer.unused = config.text("unused") == "zero" ? Unused::zero : Unused::error;

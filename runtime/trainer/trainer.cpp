@@ -117,7 +117,8 @@ void Trainer::State::forward_backward(std::int64_t leaf) {
 
   const TraceSpan span(trace.get(), "leaf " + std::to_string(leaf), "main");
   const Tensor logits = model->forward(slot.batch.tokens);
-  const Tensor gradient = loss->forward_backward(logits, slot.batch.targets, reducer->leaf_sums());
+  const Tensor gradient =
+      loss->forward_backward(logits, slot.batch.targets, reducer->leaf_sums(), loss_scale());
   model->backward(gradient);
   slot.free = compute.record();
 }
@@ -138,29 +139,48 @@ void Trainer::State::update(const StepTotals& totals, StepRecord& record) {
   const auto count = static_cast<double>(totals.tokens);
   const float mean = static_cast<float>(totals.loss / count);
   const optim::GradientNorm gradient = norm->measure(compute, reducer->arena());
+  const float scale = loss_scale();
+  record.loss = mean;
+  record.grad_norm = gradient.per_token(totals.tokens) / static_cast<double>(scale);
+  if (scaler) record.loss_scale = scale;
   if (totals.non_finite || !gradient.finite()) {
-    const std::int64_t leaf = totals.non_finite_leaf;
-    const std::string where = totals.non_finite
-                                  ? "the loss of micro-batch " + std::to_string(leaf)
-                                  : "the gradient of " + gradient.non_finite_parameter;
-    same_on_all([&] {
-      throw NumericError("step " + std::to_string(done) + ": " + where + " is not finite",
-                         "the update was withheld and the last commit stands; lower optim.lr, or "
-                         "look at the samples of this step");
-    });
+    withhold(totals, gradient);
+  } else {
+    const float rate = schedule->at(optimizer->updates() + 1);
+    record.lr = rate;
+    optimizer->step(compute,
+                    {.learning_rate = rate,
+                     .scale = static_cast<float>(1.0 / (count * static_cast<double>(scale))),
+                     .clip = optim::clip_factor(record.grad_norm, options.clip)});
+    if (shards) shards->gather_weights(compute, reducer->arena());
+    if (scaler) scaler->good_step();
   }
   tokens += totals.tokens;
   record.tokens = tokens;
-  record.loss = mean;
-  record.grad_norm = gradient.per_token(totals.tokens);
-  const float rate = schedule->at(optimizer->updates() + 1);
-  record.lr = rate;
-  optimizer->step(compute, {.learning_rate = rate,
-                            .scale = static_cast<float>(1.0 / count),
-                            .clip = optim::clip_factor(record.grad_norm, options.clip)});
-  if (shards) shards->gather_weights(compute, reducer->arena());
+  if (scaler) record.skipped = scaler->state().skipped;
   compute.synchronize();
   last_loss = mean;
+}
+
+void Trainer::State::withhold(const StepTotals& totals, const optim::GradientNorm& gradient) {
+  const std::int64_t leaf = totals.non_finite_leaf;
+  const std::string what =
+      "step " + std::to_string(done) + ": " +
+      (totals.non_finite ? "the loss of micro-batch " + std::to_string(leaf)
+                         : "the gradient of " + gradient.non_finite_parameter) +
+      " is not finite";
+  same_on_all([&] {
+    if (!scaler) {
+      throw NumericError(what,
+                         "the update was withheld and the last commit stands; lower optim.lr, or "
+                         "look at the samples of this step");
+    }
+    try {
+      scaler->overflow();
+    } catch (const NumericError& error) {
+      throw NumericError(what + ", and " + error.what(), error.hint());
+    }
+  });
 }
 
 std::optional<double> Trainer::State::evaluate_if_due() {
@@ -175,12 +195,14 @@ std::optional<double> Trainer::State::evaluate_if_due() {
 TrainEnd Trainer::State::end(Outcome outcome, std::string reason) {
   compute.synchronize();
   note_saves();
-  TrainEnd end{.outcome = outcome, .reason = std::move(reason), .step = done, .weights_sha256 = {}};
+  TrainEnd end{.outcome = outcome,
+               .reason = std::move(reason),
+               .step = done,
+               .weights_sha256 = weights_sha256(state, mesh->data())};
   agree(group.world(), "end the attempt", [&] {
     if (trace) trace->write(options.trace + "." + std::to_string(group.rank()));
     if (!leads()) return;
     log->flush();
-    end.weights_sha256 = weights_sha256(state);
     folder->write_result({.code = outcome,
                           .reason = end.reason,
                           .attempt = attempt,

@@ -42,6 +42,13 @@ std::string plural(std::int64_t count, const std::string& what) {
 
 TrainState Trainer::State::scalars() const {
   const SampleCursor& cursor = samples->cursor();
+  std::optional<ScalerState> scaling;
+  if (scaler) {
+    const optim::LossScaleState& now = scaler->state();
+    scaling = {.scale = now.scale,
+               .good_steps = static_cast<std::uint64_t>(now.good_steps),
+               .skipped = static_cast<std::uint64_t>(now.skipped)};
+  }
   return {.step = static_cast<std::uint64_t>(done),
           .tokens = static_cast<std::uint64_t>(tokens),
           .seed = options.seed,
@@ -53,6 +60,7 @@ TrainState Trainer::State::scalars() const {
           .schedule_position = static_cast<std::uint64_t>(optimizer->updates()),
           .leaves = static_cast<std::uint64_t>(options.leaves()),
           .micro = static_cast<std::uint64_t>(options.micro_batch),
+          .scaler = scaling,
           .model = nn::gpt2_config_json(options.model),
           .tokenizer = is_text_source(options.data_source) ? "bytes" : "tokens",
           .eval_loss = eval_loss,

@@ -66,6 +66,7 @@ Trainer::State::State(ProcessGroup& job, TrainOptions chosen, const Config& conf
     mesh = std::make_unique<Mesh>(group, MeshShape{.data = options.mesh_data, .tensor = 1});
   });
   compare_options(config);
+  code.merge(bit_options(options, mesh->data().size()));
   open_folder();
   read_data();
   build_model();
@@ -115,7 +116,7 @@ void Trainer::State::read_data() {
 
 void Trainer::State::build_model() {
   agree(group.world(), "build the model", [&] {
-    model = std::make_unique<nn::Gpt2>(compute, options.model);
+    model = std::make_unique<nn::Gpt2>(compute, options.model, options.precision);
     loss = std::make_unique<nn::CrossEntropy>(
         compute, nn::CrossEntropyOptions{.vocabulary = 0, .smoothing = options.smoothing});
     parameters = model->parameters();
@@ -128,6 +129,9 @@ void Trainer::State::build_model() {
   if (options.zero > 0) shards = std::make_unique<optim::Shards>(mesh->data(), parameters, plan);
   agree(group.world(), "make the optimizer",
         [&] { optimizer = make_optimizer(options, parameters, plan, shards.get()); });
+  if (options.precision == DType::f16) {
+    same_on_all([&] { scaler = std::make_unique<optim::LossScaler>(options.loss_scale); });
+  }
   norm = std::make_unique<optim::GlobalNorm>(parameters, plan, shards.get());
   model->bind(state);
   optimizer->bind(state);
@@ -227,9 +231,15 @@ void Trainer::State::load_or_start() {
     tokens = static_cast<std::int64_t>(saved.tokens);
     optimizer->set_updates(static_cast<std::int64_t>(saved.schedule_position));
     schedule_total = static_cast<std::int64_t>(saved.schedule_total);
+    if (scaler && saved.scaler) {
+      scaler->set_state({.scale = saved.scaler->scale,
+                         .good_steps = static_cast<std::int64_t>(saved.scaler->good_steps),
+                         .skipped = static_cast<std::int64_t>(saved.scaler->skipped)});
+    }
     committed = done;
   } else {
     model->initialize(options.seed);
+    optimizer->read_values();
   }
   if (options.schedule_total_given) {
     schedule_total = options.schedule.total;

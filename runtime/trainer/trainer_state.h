@@ -11,6 +11,7 @@
 #include "lockstep/core/metrics.h"
 #include "lockstep/core/trace.h"
 #include "lockstep/optim/clip.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/shards.h"
@@ -62,6 +63,10 @@ struct Trainer::State {
   void forward_backward(std::int64_t leaf);
   StepTotals reduce();
   void update(const StepTotals& totals, StepRecord& record);
+  /// The update is withheld: with fp16 the scale falls and training goes on, else it ends (81).
+  void withhold(const StepTotals& totals, const optim::GradientNorm& gradient);
+  /// What the loss's gradient is multiplied by.
+  float loss_scale() const noexcept { return scaler ? scaler->scale() : 1.0F; }
   std::optional<double> evaluate_if_due();
   TrainEnd end(Outcome outcome, std::string reason);
 
@@ -98,6 +103,7 @@ struct Trainer::State {
   std::unique_ptr<GradientReducer> reducer;
   std::unique_ptr<optim::Shards> shards;  // with zero = 1
   std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<optim::LossScaler> scaler;  // with fp16
   std::unique_ptr<optim::GlobalNorm> norm;
   std::unique_ptr<optim::Schedule> schedule;
   std::int64_t schedule_total = 0;
@@ -144,6 +150,8 @@ void Trainer::State::same_on_all(const Body& body) {
   }
 }
 
+/// Those options that bits depend on and that may be changed at resume.
+std::map<std::string, std::string> bit_options(const TrainOptions& options, int ranks);
 /// What the bits of a run depend on, beside its options: CPU, instruction set, versions.
 std::map<std::string, std::string> machine_code();
 

@@ -5,6 +5,7 @@ lockstep_test(
   kernels_arguments_test.cpp
   kernels_attention_test.cpp
   kernels_bits_test.cpp
+  kernels_convert_test.cpp
   kernels_cross_entropy_test.cpp
   kernels_elementwise_test.cpp
   kernels_embedding_test.cpp

@@ -21,6 +21,23 @@ TEST(KernelEmbedding, AddsWordAndPlace) {
   expect_close(y, {15, 26, 31, 42, 13, 24, 33, 44}, 0.0);
 }
 
+TEST(KernelEmbedding, ReadsTablesOfHalves) {
+  for (const DType type : {DType::bf16, DType::f16}) {
+    Stream stream{Device{}};
+    const Tensor words(Device{}, {3, 2}, type);
+    const Tensor places(Device{}, {3, 2}, type);
+    kernels::convert(stream, tensor_of({3, 2}, kWords), words);
+    kernels::convert(stream, tensor_of({3, 2}, kPlaces), places);
+    const Tensor y = nan_tensor({2, 2, 2});
+    kernels::embedding_forward(stream, indices_of({2, 2}, {2, 0, 1, 1}), words, places, y);
+    stream.synchronize();
+    expect_close(y, {15, 26, 31, 42, 13, 24, 33, 44}, 0.0);
+    EXPECT_THROW(kernels::embedding_forward(stream, indices_of({2, 2}, {2, 0, 1, 1}), words,
+                                            tensor_of({3, 2}, kPlaces), y),
+                 UsageError);
+  }
+}
+
 TEST(KernelEmbedding, BackwardSumsRowsOfEqualTokensAndZeroesTheRest) {
   Stream stream{Device{}};
   const Tensor tokens = indices_of({2, 2}, {2, 0, 2, 2});

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.h"
 #include "tests/core/kernels_support.h"
 
 namespace lockstep {
@@ -12,6 +13,10 @@ double at(const Values& x, bool transposed, std::int64_t rows, std::int64_t colu
           std::int64_t c) {
   return x[static_cast<std::size_t>(transposed ? c * rows + r : r * columns + c)];
 }
+
+struct Problem {
+  std::int64_t m, n, k;
+};
 
 class KernelGemm : public KernelTest {};
 
@@ -49,6 +54,40 @@ TEST_P(KernelGemm, MatchesADoubleLoopForEveryTransposeAndOddSize) {
       }
     }
   }
+}
+
+TEST_P(KernelGemm, OfHalvesIsThatOfTheirValuesWithSumsInF32) {
+  for (const DType type : {DType::bf16, DType::f16}) {
+    for (int mode = 0; mode < 8; ++mode) {
+      for (const auto& [m, n, k] : {Problem{1, 1, 1}, Problem{17, 33, 70}, Problem{64, 16, 129}}) {
+        const kernels::GemmOptions options = {
+            .transpose_a = (mode & 1) != 0, .transpose_b = (mode & 2) != 0, .add = (mode & 4) != 0};
+        const auto rounded = [&](Shape shape, unsigned seed) {
+          Tensor half(Device{}, shape, type);
+          kernels::convert(stream_, random_tensor(shape, seed), half);
+          Tensor wide(Device{}, shape, DType::f32);
+          kernels::convert(stream_, half, wide);
+          stream_.synchronize();
+          return std::pair(half, wide);
+        };
+        const auto [a, wide_a] = rounded(options.transpose_a ? Shape{k, m} : Shape{m, k}, 1);
+        const auto [b, wide_b] = rounded(options.transpose_b ? Shape{n, k} : Shape{k, n}, 2);
+        const Tensor c = options.add ? random_tensor({m, n}, 3) : nan_tensor({m, n});
+        const Tensor wanted = unaligned_copy(c);
+        kernels::gemm(stream_, a, b, c, options);
+        kernels::gemm(stream_, wide_a, wide_b, wanted, options);
+        stream_.synchronize();
+        expect_close(c, values_of(wanted), 2e-6,
+                     std::string(to_string(type)) + " mode " + std::to_string(mode));
+      }
+    }
+  }
+}
+
+TEST_P(KernelGemm, RefusesTwoTypes) {
+  const Tensor a = random_tensor({2, 2}, 1);
+  EXPECT_THROW(kernels::gemm(stream_, a, Tensor(Device{}, {2, 2}, DType::bf16), a), UsageError);
+  EXPECT_THROW(kernels::gemm(stream_, Tensor(Device{}, {2, 2}, DType::bf16), a, a), UsageError);
 }
 
 TEST_P(KernelGemm, TakesMoreDimensionsAsRows) {

@@ -15,10 +15,10 @@ namespace lockstep::testing_support {
 /// Parameters without a model: p0, p1, … of the given sizes.
 class ToyModel {
  public:
-  explicit ToyModel(const std::vector<std::int64_t>& sizes) {
+  explicit ToyModel(const std::vector<std::int64_t>& sizes, DType type = DType::f32) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       owned_.push_back(
-          std::make_unique<Parameter>(Device{}, "p" + std::to_string(i), Shape{sizes[i]}));
+          std::make_unique<Parameter>(Device{}, "p" + std::to_string(i), Shape{sizes[i]}, type));
     }
   }
   Parameters parameters() const {

@@ -40,7 +40,8 @@ void run(ProcessGroup& group, const BenchOptions& options) {
   const std::int64_t rows = options.own.integer("rows");
   for (std::int64_t width = 128; width <= options.own.integer("max_width"); width *= 2) {
     Stream stream{Device{}};
-    nn::Linear layer(stream, "gemm", width, 4 * width);
+    nn::Workspace workspace{Device{}};
+    nn::Linear layer(stream, workspace, "gemm", width, 4 * width);
     layer.visit([](Parameter& parameter) { fill(parameter.value(), parameter.name().c_str()); });
     Tensor weight;
     layer.visit([&](Parameter& parameter) {

@@ -40,7 +40,7 @@ Batch random_batch(const TrainOptions& options, std::int64_t leaf) {
 }  // namespace
 
 RandomTokenJob::RandomTokenJob(const TrainOptions& options)
-    : options_(options), model_(compute_, options.model), loss_(compute_) {
+    : options_(options), model_(compute_, options.model, options.precision), loss_(compute_) {
   model_.initialize(options.seed);
 }
 

@@ -19,6 +19,7 @@ enum class Reduction : std::uint8_t {
   ordered,    // in rank order, f32
   invariant,  // one tree over the leaves: the same bits on any number of ranks
 };
+const char* to_string(Reduction reduction) noexcept;
 
 /// What to do about a parameter that is not marked ready in a leaf.
 enum class Unused : std::uint8_t {

@@ -23,10 +23,10 @@ class AdamW final : public Optimizer {
   /// Throws ConfigError that names the key if an option is out of range.
   explicit AdamW(const ParameterSlices& parameters, const MomentOptions& options = {},
                  WeightDecay decay = WeightDecay::decoupled);
-  void bind(StateDict& state) override { bind_moments(slots_, state); }
 
  private:
   void update(Stream& stream, const UpdateScale& scale, std::int64_t t) override;
+  void bind_rule(StateDict& state) override { bind_moments(slots_, state); }
 
   MomentOptions options_;
   WeightDecay decay_;

@@ -24,10 +24,10 @@ class Lamb final : public Optimizer {
   /// ConfigError that names the key if an option is out of range.
   Lamb(const ParameterSlices& parameters, const BucketPlan& plan, const MomentOptions& options = {},
        Shards* shards = nullptr);
-  void bind(StateDict& state) override { bind_moments(slots_, state); }
 
  private:
   void update(Stream& stream, const UpdateScale& scale, std::int64_t t) override;
+  void bind_rule(StateDict& state) override { bind_moments(slots_, state); }
   /// √Σ over the blocks of parameter `i`.
   double norm_of(const std::vector<double>& by_block, std::size_t i) const;
 

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "lockstep/core/parameter.h"
 #include "lockstep/core/state_dict.h"
 #include "lockstep/core/stream.h"
+#include "lockstep/optim/parameter_slice.h"
 
 namespace lockstep::optim {
 
@@ -17,6 +19,7 @@ struct UpdateScale {
 };
 
 /// A rule that turns gradients into updates. It borrows the parameters, which must outlive it.
+/// Where a parameter is bf16 or f16, it keeps the master.
 ///
 /// An update that is to be withheld (no tokens, a norm that is not finite) is simply not made: the
 /// state and the count stay as they are. One thread.
@@ -34,16 +37,23 @@ class Optimizer {
   /// Throws UsageError for a negative number.
   void set_updates(std::int64_t updates);
 
-  /// Binds the state tensors (StateKind::m, StateKind::v), each under its parameter's name.
-  virtual void bind(StateDict& state) = 0;
+  /// Binds the state tensors (StateKind::master, StateKind::m, StateKind::v), each under its
+  /// parameter's name.
+  void bind(StateDict& state);
+  /// The masters become the values as they are now: after the caller has set these, as at the start
+  /// of a run. (The constructor does it too.)
+  void read_values();
 
  protected:
-  Optimizer() = default;
+  explicit Optimizer(ParameterSlices parameters) : parameters_(std::move(parameters)) {}
 
  private:
-  /// `t`: updates, this one included.
+  /// Changes the weights() of the slices that are updated. `t`: updates, this one included.
   virtual void update(Stream& stream, const UpdateScale& scale, std::int64_t t) = 0;
+  /// Binds the state of this rule alone.
+  virtual void bind_rule(StateDict& state) = 0;
 
+  ParameterSlices parameters_;
   std::int64_t updates_ = 0;
 };
 

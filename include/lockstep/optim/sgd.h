@@ -24,7 +24,6 @@ class Sgd final : public Optimizer {
   /// Throws ConfigError that names the key if an option is out of range, or for Nesterov without
   /// momentum.
   explicit Sgd(const ParameterSlices& parameters, const SgdOptions& options = {});
-  void bind(StateDict& state) override;
 
  private:
   struct Slot {
@@ -33,6 +32,7 @@ class Sgd final : public Optimizer {
     float weight_decay;
   };
   void update(Stream& stream, const UpdateScale& scale, std::int64_t t) override;
+  void bind_rule(StateDict& state) override;
 
   SgdOptions options_;
   std::vector<Slot> slots_;

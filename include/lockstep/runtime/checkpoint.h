@@ -25,6 +25,14 @@ struct DataCursor {
   bool operator==(const DataCursor&) const = default;
 };
 
+/// Where dynamic loss scaling stands.
+struct ScalerState {
+  double scale = 1.0;
+  std::uint64_t good_steps = 0;  // in a row
+  std::uint64_t skipped = 0;     // updates withheld
+  bool operator==(const ScalerState&) const = default;
+};
+
 /// All of a run's state that is not a tensor; the same on every rank and for any number of ranks.
 struct TrainState {
   std::uint64_t step = 0;
@@ -32,9 +40,10 @@ struct TrainState {
   std::uint64_t seed = 0;    // of the counter-based generator
   DataCursor data;
   std::uint64_t schedule_total = 0;
-  std::uint64_t schedule_position = 0;  // updates made so far: t
-  std::uint64_t leaves = 0;             // V
-  std::uint64_t micro = 0;              // sequences a leaf
+  std::uint64_t schedule_position = 0;     // updates made so far: t
+  std::uint64_t leaves = 0;                // V
+  std::uint64_t micro = 0;                 // sequences a leaf
+  std::optional<ScalerState> scaler = {};  // with f16
   /// The text of Hugging Face's config.json, kept byte for byte.
   std::string model = {};
   /// "bytes"; "tokens" where the data came as tokens; empty in checkpoints of before.

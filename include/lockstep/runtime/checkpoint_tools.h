@@ -118,8 +118,12 @@ LoadResult load_commit(ObjectStore& store, const StateDict& state,
                        std::optional<std::uint64_t> step = {});
 
 /// SHA-256, as 64 hex digits, over name, NUL and f32 bytes of every floating-point parameter in
-/// byte order of the names: the master where there is one, else the parameter widened.
+/// byte order of the names: the master where there is one, else the parameter widened. Throws
+/// UsageError for a master in pieces.
 std::string weights_sha256(const StateDict& state);
+/// The same where masters may be in pieces over `data`, one tensor after the other. Collective; on
+/// rank 0, empty elsewhere.
+std::string weights_sha256(const StateDict& state, Communicator& data);
 /// The same of a commit.
 std::string weights_sha256(ObjectStore& store, std::optional<std::uint64_t> step = {});
 

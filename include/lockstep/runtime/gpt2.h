@@ -39,13 +39,14 @@ Gpt2Config gpt2_config_from_json(std::string_view text);
 /// part first, the embedding adds its own at the end of backward.
 class Gpt2 final : public Model {
  public:
-  /// The values are unspecified until initialize() or a load. Throws as resolved().
-  Gpt2(Stream& stream, const Gpt2Config& config);
+  /// `matrix_type`: f32, bf16 or f16; biases and norms are f32 in any case. The values are
+  /// unspecified until initialize() or a load. Throws as resolved(), UsageError for another type.
+  Gpt2(Stream& stream, const Gpt2Config& config, DType matrix_type = DType::f32);
 
   const Gpt2Config& config() const noexcept { return config_; }
 
   /// N(0, 0.02), the residual projections N(0, 0.02/√(2·layers)), biases 0, norms 1: a function of
-  /// seed, name and index alone. The host waits until it is done.
+  /// seed, name and index alone, rounded to the parameter's type. The host waits until it is done.
   void initialize(std::uint64_t seed);
 
   /// T may be shorter than the context. Throws UsageError for another shape or type.
@@ -63,9 +64,10 @@ class Gpt2 final : public Model {
   LayerNorm ln_f_;
   Tensor tokens_;    // of the pass in flight
   Buffer embedded_;  // [B, T, C]
-  Tensor last_;      // [B, T, C], what the head sees
-  Buffer logits_;    // [B·T, vocab]
-  Buffer grad_;      // [B, T, C], of the residual stream
+  Tensor last_;      // [B, T, C], what the head reads
+  Buffer rounded_last_;
+  Buffer logits_;  // [B·T, vocab]
+  Buffer grad_;    // [B, T, C], of the residual stream
 };
 
 }  // namespace lockstep::nn

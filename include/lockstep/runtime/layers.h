@@ -9,10 +9,11 @@
 
 /// The layers of a transformer.
 ///
-/// Shapes: activations are [B, T, C] (or any [..., C] where a layer looks at rows alone), f32.
-/// forward() returns memory of the layer, valid until its next forward. backward() takes the
-/// gradient of the output and writes that of the input where the caller wants it: `input_grad.add`
-/// adds to what is there.
+/// Shapes: activations are [B, T, C] (or any [..., C] where a layer looks at rows alone), f32. In
+/// bf16 and f16 the matrices have that type, and what a matrix product reads is rounded to it;
+/// sums, vectors (biases, norms) and all else stay f32. forward() returns memory of the layer,
+/// valid until its next forward. backward() takes the gradient of the output and writes that of the
+/// input where the caller wants it: `input_grad.add` adds to what is there.
 namespace lockstep::nn {
 
 /// y = (x − mean) / √(variance + epsilon) · weight + bias over the last dimension.
@@ -35,6 +36,25 @@ class LayerNorm final : public Module {
   Buffer rstd_;  // [N]
 };
 
+/// What the layers of one model share: the type of its matrices, and memory for what lives only
+/// within the pass of one layer. Layers run one after another.
+struct Workspace {
+  explicit Workspace(Device device, DType matrix_type = DType::f32)
+      : type(matrix_type),
+        wide(device),
+        narrow(device),
+        norm(device),
+        rounded(device, matrix_type) {}
+  DType type;      // f32, bf16 or f16
+  Buffer wide;     // [B, T, max(3C, ffn)], f32
+  Buffer narrow;   // [B, T, C], f32
+  Buffer norm;     // [B, T, C], f32
+  Buffer rounded;  // a gradient in `type`
+};
+
+/// `x` f32 as a matrix product reads it: itself, or rounded to the type of `memory`.
+Tensor operand(Stream& stream, const Tensor& x, Buffer& memory);
+
 /// Who adds the bias in forward. The layer owns it in both cases and computes its gradient.
 enum class BiasAdd : std::uint8_t {
   here,
@@ -45,8 +65,8 @@ enum class BiasAdd : std::uint8_t {
 /// NAME.bias [out].
 class Linear final : public Module {
  public:
-  Linear(Stream& stream, const std::string& name, std::int64_t in, std::int64_t out,
-         BiasAdd bias_add = BiasAdd::here);
+  Linear(Stream& stream, Workspace& workspace, const std::string& name, std::int64_t in,
+         std::int64_t out, BiasAdd bias_add = BiasAdd::here);
   Tensor forward(const Tensor& x);  // [..., in] → [..., out]; x is kept until backward
   void backward(const Tensor& y_grad, const GradientSlot& x_grad);
   void visit(const std::function<void(Parameter&)>& visitor) override;
@@ -54,20 +74,13 @@ class Linear final : public Module {
 
  private:
   Stream* stream_;
+  Workspace* workspace_;
   BiasAdd bias_add_;
   Parameter weight_;
   Parameter bias_;
-  Tensor x_;
+  Tensor x_;  // as the product read it
+  Buffer rounded_x_;
   Buffer y_;
-};
-
-/// Gradients that live only within the backward of one layer. Layers that run one after another
-/// share one workspace.
-struct Workspace {
-  explicit Workspace(Device device) : wide(device), narrow(device), norm(device) {}
-  Buffer wide;    // [B, T, max(3C, ffn)]
-  Buffer narrow;  // [B, T, C]
-  Buffer norm;    // [B, T, C]
 };
 
 /// Causal multi-head self-attention. Parameters: NAME.c_attn.{weight [C, 3C], bias} and

@@ -32,9 +32,10 @@ class CrossEntropy {
   CrossEntropy(const CrossEntropy&) = delete;
   CrossEntropy& operator=(const CrossEntropy&) = delete;
 
-  /// Queues the loss and its gradient, which takes the logits' memory and is returned. `sums` is
-  /// written by the stream and must outlive the work.
-  Tensor forward_backward(const Tensor& logits, const Tensor& targets, LeafSums* sums);
+  /// Queues the loss and its gradient, which takes the logits' memory and is returned; the gradient
+  /// times `scale` (optim::LossScaler). `sums` is written by the stream and must outlive the work.
+  Tensor forward_backward(const Tensor& logits, const Tensor& targets, LeafSums* sums,
+                          float scale = 1.0F);
   /// The loss alone, without smoothing, for evaluation. The logits are unspecified afterwards.
   void evaluate(const Tensor& logits, const Tensor& targets, LeafSums* sums);
 

@@ -18,6 +18,7 @@ class Buffer {
   /// Memory of this shape, its contents unspecified. It stays valid while the handle lives, but the
   /// next get() may hand out the same bytes.
   const Tensor& get(const Shape& shape);
+  DType dtype() const noexcept { return dtype_; }
 
  private:
   Device device_;

@@ -13,6 +13,8 @@
 #include "lockstep/collectives/reducer.h"
 #include "lockstep/core/config.h"
 #include "lockstep/core/device.h"
+#include "lockstep/core/tensor.h"
+#include "lockstep/optim/loss_scaler.h"
 #include "lockstep/optim/moments.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/sgd.h"
@@ -37,6 +39,8 @@ struct TrainOptions {
   optim::ScheduleOptions schedule;
   bool schedule_total_given = false;  // else `steps` of the first start counts
   float smoothing = 0.0F;
+  DType precision = DType::f32;        // of matrices, and of what their products read
+  optim::LossScaleOptions loss_scale;  // with f16
   ReducerOptions reducer;
   int zero = 0;  // 1: each data-parallel rank keeps optimizer state for its share alone
   std::int64_t replica_check = 100;  // steps; 0: at the start only

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "core/kernels.h"
 #include "lockstep/core/error.h"
+#include "lockstep/runtime/checkpoint_tools.h"
 #include "tests/runtime/checkpoint/job_fixture.h"
 
 namespace lockstep {
@@ -131,6 +135,73 @@ TEST(Pieces, AreOneADataParallelRank) {
       EXPECT_THAT(error.what(), HasSubstr("w (m) is in 3 pieces on 2 ranks"));
     }
   });
+}
+
+// A parameter of some precision with its master, in pieces, if it is no f32.
+class PreciseState {
+ public:
+  PreciseState(DType type, const Edges& edges, int rank)
+      : pieces_{.shape = {10}, .edges = edges, .rank = static_cast<std::size_t>(rank)},
+        weight_(Tensor::zeros({}, {10}, type)) {
+    dict_.bind("w", StateKind::param, weight_);
+    if (type == DType::f32) return;
+    master_ = Tensor::zeros({}, {pieces_.end() - pieces_.begin()}, DType::f32);
+    dict_.bind("w", StateKind::master, master_, {}, pieces_);
+  }
+  void fill() {
+    for (std::int64_t i = 0; i < master_.size(); ++i) {
+      master_.as<float>()[i] = wanted(pieces_.begin() + i);
+    }
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < 10; ++i) values.push_back(wanted(i));
+    kernels::convert_elements(values.data(), DType::f32, weight_.data(), weight_.dtype(), 10);
+  }
+  // The master's digits, as far as this precision shows them.
+  bool holds() const {
+    std::vector<float> values(10);
+    kernels::convert_elements(weight_.data(), weight_.dtype(), values.data(), DType::f32, 10);
+    for (std::int64_t i = 0; i < 10; ++i) {
+      const bool exact = weight_.dtype() == DType::f32;
+      const float value = values[static_cast<std::size_t>(i)];
+      if (exact ? value != wanted(i) : std::abs(value - wanted(i)) > 4e-3F) return false;
+    }
+    for (std::int64_t i = 0; i < master_.size(); ++i) {
+      if (master_.as<float>()[i] != wanted(pieces_.begin() + i)) return false;
+    }
+    return true;
+  }
+  const StateDict& dict() const { return dict_; }
+
+ private:
+  static float wanted(std::int64_t i) { return 1.0F + 1e-3F * static_cast<float>(i); }
+
+  FlatPieces pieces_;
+  Tensor weight_;
+  Tensor master_;
+  StateDict dict_;
+};
+
+TEST(Pieces, OfAMasterAreLoadedInAnotherPrecision) {
+  const std::vector<DType> types = {DType::f32, DType::bf16, DType::f16};
+  for (const DType saved : types) {
+    const auto store = fresh_memory_store();
+    run_ranks(2, [&](Communicator& world) {
+      const auto checkpointer = open(*store, world, {10});
+      PreciseState state(saved, {0, 4, 10}, world.rank());
+      state.fill();
+      checkpointer->save(scalars_of(1), state.dict());
+      EXPECT_EQ(weights_sha256(state.dict(), world),
+                world.rank() == 0 ? weights_sha256(*store) : std::string());
+    });
+    for (const DType loaded : types) {
+      run_ranks(3, [&](Communicator& world) {
+        const auto checkpointer = open(*store, world, {10});
+        const PreciseState state(loaded, {0, 1, 8, 10}, world.rank());
+        ASSERT_TRUE(checkpointer->load(state.dict()));
+        EXPECT_TRUE(state.holds()) << to_string(saved) << " -> " << to_string(loaded);
+      });
+    }
+  }
 }
 
 TEST(Pieces, AreBoundWithTheirSize) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,6 +68,69 @@ TEST_F(Gpt2Test, NamesItsParametersAsHuggingFaceDoes) {
       {"transformer.ln_f.bias", {4}},
   };
   EXPECT_EQ(actual, expected);
+}
+
+// Relative distance of two gradients, L2.
+double distance(const Tensor& a, const Tensor& b) {
+  double square = 0.0;
+  double size = 0.0;
+  for (std::int64_t i = 0; i < a.size(); ++i) {
+    const double x = static_cast<double>(a.as<float>()[i]);
+    square +=
+        (x - static_cast<double>(b.as<float>()[i])) * (x - static_cast<double>(b.as<float>()[i]));
+    size += x * x;
+  }
+  return std::sqrt(square / size);
+}
+
+TEST_F(Gpt2Test, InHalfPrecisionHasMatricesOfItAndGradientsInF32) {
+  model_.initialize(3);
+  GradientArena whole(model_.parameters());
+  run_pass(whole, false);
+  for (const auto& [type, tolerance] :
+       {std::pair(DType::bf16, 2e-2), std::pair(DType::f16, 3e-3)}) {
+    Gpt2 half(stream_, kTiny, type);
+    half.initialize(3);
+    GradientArena arena(half.parameters());
+    arena.open_pass(false);
+    LeafSums sums;
+    half.backward(loss_.forward_backward(half.forward(tokens_), targets_, &sums));
+    stream_.synchronize();
+    EXPECT_NEAR(sums.loss, sums_.loss, tolerance * sums_.loss);
+    EXPECT_NE(sums.loss, sums_.loss);
+    for (std::size_t i = 0; i < half.parameters().size(); ++i) {
+      const Parameter& parameter = *half.parameters()[i];
+      EXPECT_EQ(parameter.value().dtype(), parameter.shape().size() == 2 ? type : DType::f32);
+      EXPECT_LT(distance(model_.parameters()[i]->grad(), parameter.grad()), tolerance)
+          << parameter.name() << " in " << to_string(type);
+    }
+  }
+}
+
+TEST_F(Gpt2Test, ScalesTheGradientOfItsLoss) {
+  model_.initialize(3);
+  GradientArena plain(model_.parameters());
+  run_pass(plain, false);
+  const double loss = sums_.loss;
+  std::vector<std::vector<float>> gradients;
+  for (const Parameter* parameter : model_.parameters()) {
+    const auto values = values_of(parameter->grad());
+    gradients.emplace_back(values.begin(), values.end());
+  }
+  plain.open_pass(false);
+  model_.backward(loss_.forward_backward(model_.forward(tokens_), targets_, &sums_, 1024.0F));
+  stream_.synchronize();
+  EXPECT_EQ(sums_.loss, loss);
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const auto scaled = values_of(model_.parameters()[i]->grad());
+    for (std::size_t k = 0; k < scaled.size(); ++k) {
+      ASSERT_NEAR(scaled[k] / 1024.0F, gradients[i][k], 1e-5F) << model_.parameters()[i]->name();
+    }
+  }
+}
+
+TEST_F(Gpt2Test, RefusesMatricesOfIntegers) {
+  EXPECT_THROW(Gpt2(stream_, kTiny, DType::i32), UsageError);
 }
 
 TEST_F(Gpt2Test, BindsEveryParameterOnceAndNoHead) {

@@ -139,7 +139,7 @@ TEST_F(Layers, LayerNormHasTheGradientOfItsForward) {
 }
 
 TEST_F(Layers, LinearHasTheGradientOfItsForward) {
-  Linear layer(stream_, "fc", 5, 7);
+  Linear layer(stream_, workspace_, "fc", 5, 7);
   expect_gradients_match(layer, {2, 3, 5});
 }
 
@@ -169,7 +169,7 @@ TEST_F(Layers, BlockTurnsTheGradientOfItsOutputIntoThatOfItsInput) {
 }
 
 TEST_F(Layers, LinearMultipliesByAWeightOfInTimesOut) {
-  Linear layer(stream_, "fc", 2, 3);
+  Linear layer(stream_, workspace_, "fc", 2, 3);
   const Parameters parameters = layer.parameters();
   const std::vector<float> weight = {1, 2, 3, 4, 5, 6};
   const std::vector<float> bias = {10, 20, 30};
@@ -200,7 +200,7 @@ TEST_F(Layers, AttentionSeesNoLaterToken) {
 }
 
 TEST_F(Layers, RefuseWhatDoesNotFit) {
-  Linear linear(stream_, "fc", 2, 3);
+  Linear linear(stream_, workspace_, "fc", 2, 3);
   EXPECT_THROW(linear.forward(random_tensor({4, 3}, 1)), UsageError);
   EXPECT_THROW(Attention(stream_, workspace_, "attn", 6, 4), ConfigError);
   Attention attention(stream_, workspace_, "attn", 6, 2);

@@ -56,11 +56,21 @@ TEST(TrainOptions, RefuseWhatContradictsItself) {
       {"--batch.micro", "5"},      {"--model.vocab", "255"},   {"--model.heads", "3"},
       {"--schedule.min_lr", "-2"}, {"--mesh.tensor", "2"},     {"--zero", "2"},
       {"--model.tie", "false"},    {"--model.dropout", "0.1"}, {"--device", "gpu"},
-      {"--precision", "bf16"}};
+      {"--precision", "fp8"}};
   for (const auto& arguments : bad) {
     EXPECT_THROW(read(arguments), ConfigError) << arguments[0];
   }
   EXPECT_THROW(train_options(read_train_config({})), ConfigError) << "no data.source";
+}
+
+TEST(TrainOptions, ReadThePrecision) {
+  EXPECT_EQ(read({}).precision, DType::f32);
+  EXPECT_EQ(read({"--precision", "bf16"}).precision, DType::bf16);
+  const TrainOptions options = read({"--precision", "fp16", "--loss_scale.init", "8"});
+  EXPECT_EQ(options.precision, DType::f16);
+  EXPECT_EQ(options.loss_scale.init, 8.0);
+  EXPECT_EQ(options.loss_scale.min, 0x1p-24);
+  EXPECT_EQ(options.loss_scale.max, 0x1p24);
 }
 
 TEST(TrainOptions, NameTheKeysThatRanksMustShare) {

@@ -35,8 +35,25 @@ LeafSchedule schedule_for(int rank, int ranks, std::int64_t leaves, Reduction re
                                            : accumulate_schedule(range);
 }
 
-SumPlan sum_plan_for(int ranks, std::int64_t leaves, Reduction reduction) {
-  return reduction == Reduction::invariant ? invariant_plan(ranks, leaves) : ordered_plan(ranks);
+SumPlan sum_plan_for(int ranks, std::int64_t leaves, const ReducerOptions& options) {
+  SumPlan plan = options.reduction == Reduction::invariant ? invariant_plan(ranks, leaves)
+                                                           : ordered_plan(ranks);
+  if (ranks > 1) {
+    plan.parts_type = options.wire;
+    plan.sum_type = options.wire;
+  }
+  return plan;
+}
+
+ReducerOptions checked(ReducerOptions options) {
+  if (options.wire == DType::f32) return options;
+  if (options.wire != DType::bf16 || options.reduction == Reduction::invariant) {
+    throw ConfigError(std::string("wire = ") + to_string(options.wire) +
+                          " with reduction = " + to_string(options.reduction),
+                      "a wire type of bf16 needs reduction = fast or ordered: rounding on the way "
+                      "makes the bits depend on the number of ranks");
+  }
+  return options;
 }
 
 std::int64_t checked_leaves(int ranks, std::int64_t leaves) {
@@ -114,11 +131,11 @@ GradientReducer::State::State(Communicator& data_group, Stream& compute_stream, 
       compute(compute_stream),
       parameters(std::move(borrowed)),
       leaves(checked_leaves(data.size(), all_leaves)),
-      options(chosen),
+      options(checked(chosen)),
       plan(plan_for(parameters, options)),
       range(owned_leaves(data.rank(), data.size(), leaves)),
       schedule(schedule_for(data.rank(), data.size(), leaves, options.reduction)),
-      sum_plan(std::make_shared<SumPlan>(sum_plan_for(data.size(), leaves, options.reduction))),
+      sum_plan(std::make_shared<SumPlan>(sum_plan_for(data.size(), leaves, options))),
       bucket_of(parameters.size()),
       header(data.rank(), data.size(), leaves),
       marked(parameters.size()),
@@ -261,14 +278,18 @@ void GradientReducer::State::launch_up_to(std::size_t end) {
   }
   while (launched.size() < end) {
     const std::size_t bucket = launched.size();
-    const Event ready = compute.record();
     const Tensor sum = in_bucket(0, bucket);
-    if (options.reduction == Reduction::fast && !options.scatter) {
-      launched.push_back(data.all_reduce(sum, ReduceOp::sum, ready));
+    const bool narrow = sum_plan->parts_type != DType::f32;
+    if (options.reduction == Reduction::fast && !options.scatter && !narrow) {
+      launched.push_back(data.all_reduce(sum, ReduceOp::sum, compute.record()));
       continue;
     }
     std::vector<Tensor> parts;
-    for (const int arena : schedule.parts) parts.push_back(in_bucket(arena, bucket));
+    for (const int arena : schedule.parts) {
+      parts.push_back(in_bucket(arena, bucket));
+      if (narrow) kernels::round(compute, parts.back(), sum_plan->parts_type);
+    }
+    const Event ready = compute.record();
     launched.push_back(
         options.scatter ? data.reduce_scatter(std::move(parts), sum, sum_plan, edges[bucket], ready)
                         : data.reduce_parts(std::move(parts), sum, sum_plan, ready));

@@ -114,6 +114,11 @@ void convert(Stream& stream, const Tensor& x, const Tensor& y);
 /// The same for `n` elements of host memory, at once. Throws UsageError for other types.
 void convert_elements(const void* x, DType from, void* y, DType to, std::size_t n);
 
+/// x = x rounded to `type` (f32, bf16 or f16), kept in f32.
+void round(Stream& stream, const Tensor& x, DType type);
+/// y [n] = x [n] rounded to `type`, in host memory, at once; y may be x.
+void round_elements(const float* x, DType type, float* y, std::size_t n);
+
 /// y += factor · x, any shape.
 void add_scaled(Stream& stream, float factor, const Tensor& x, const Tensor& y);
 

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "core/kernels.h"
+
 namespace lockstep {
 namespace {
 
@@ -30,11 +32,17 @@ struct MpiBackend::Reduction {
   std::byte* out = nullptr;
   std::size_t count = 0;
   std::size_t width = 0;              // bytes an element
+  DType parts_type = DType::f32;      // as parts travel, if they are f32
+  DType sum_type = DType::f32;        // as their sum does
   std::vector<std::size_t> parts_of;  // by rank
   std::vector<std::size_t> first_of;  // number of a rank's first part
   Combine combine;
   std::vector<std::size_t> edges;  // rank r adds up elements [edges[r], edges[r + 1])
   bool spreads = true;             // to all, or each rank keeps its slice
+
+  bool narrows_parts() const { return parts_type != DType::f32; }
+  bool narrows_sum() const { return sum_type != DType::f32; }
+  std::size_t part_width() const { return narrows_parts() ? size_of(parts_type) : width; }
 
   std::size_t parts() const { return first_of.back() + parts_of.back(); }
 
@@ -83,16 +91,34 @@ std::vector<std::size_t> MpiBackend::even_edges(std::size_t count) const {
   return edges;
 }
 
+const std::byte* MpiBackend::narrowed(const std::byte* data, std::size_t count, DType type,
+                                      std::vector<std::byte>& memory, std::size_t& used) {
+  std::byte* const to = memory.data() + used;
+  kernels::convert_elements(data, DType::f32, to, type, count);
+  used += count * size_of(type);
+  return to;
+}
+
 void MpiBackend::exchange_slices(const Reduction& job, std::size_t piece) {
   const Slice mine = job.slice_of(rank_, piece);
-  const std::size_t part_bytes = mine.size * job.width;
+  const std::size_t part_bytes = mine.size * job.part_width();
   scratch_.resize(std::max(scratch_.size(), job.parts() * part_bytes));
+  std::size_t used = 0;
+  if (job.narrows_parts()) {
+    std::size_t elements = 0;
+    for (int rank = 0; rank < size_; ++rank) elements += job.slice_of(rank, piece).size;
+    outgoing_.resize(std::max(outgoing_.size(), elements * job.own.size() * job.part_width()));
+  }
   for (int step = 1; step < size_; ++step) {
     // Each rank begins with another peer, so that no one is everybody's first.
     const int to = (rank_ + step) % size_;
     const Slice theirs = job.slice_of(to, piece);
     for (const std::byte* part : job.own) {
-      send(to, part + theirs.begin * job.width, theirs.size * job.width);
+      const std::byte* slice = part + theirs.begin * job.width;
+      if (job.narrows_parts()) {
+        slice = narrowed(slice, theirs.size, job.parts_type, outgoing_, used);
+      }
+      send(to, slice, theirs.size * job.part_width());
     }
     const int from = (rank_ + size_ - step) % size_;
     const auto source = static_cast<std::size_t>(from);
@@ -105,10 +131,15 @@ void MpiBackend::exchange_slices(const Reduction& job, std::size_t piece) {
 void MpiBackend::add_own_slice(const Reduction& job, std::size_t piece) {
   const Slice mine = job.slice_of(rank_, piece);
   if (mine.size == 0) return;
-  std::vector<const std::byte*> parts(job.parts());
-  for (std::size_t p = 0; p < parts.size(); ++p) {
-    parts[p] = scratch_.data() + p * mine.size * job.width;
+  const std::byte* received = scratch_.data();
+  if (job.narrows_parts()) {
+    const std::size_t elements = job.parts() * mine.size;
+    wide_.resize(std::max(wide_.size(), elements * job.width));
+    kernels::convert_elements(received, job.parts_type, wide_.data(), DType::f32, elements);
+    received = wide_.data();
   }
+  std::vector<const std::byte*> parts(job.parts());
+  for (std::size_t p = 0; p < parts.size(); ++p) parts[p] = received + p * mine.size * job.width;
   for (std::size_t p = 0; p < job.own.size(); ++p) {
     parts[job.first_of[static_cast<std::size_t>(rank_)] + p] = job.own[p] + mine.begin * job.width;
   }
@@ -117,11 +148,37 @@ void MpiBackend::add_own_slice(const Reduction& job, std::size_t piece) {
 
 void MpiBackend::spread_slices(const Reduction& job, std::size_t piece) {
   const Slice mine = job.slice_of(rank_, piece);
+  const std::byte* sum = job.out + mine.begin * job.width;
+  std::size_t width = job.width;
+  if (job.narrows_sum()) {
+    width = size_of(job.sum_type);
+    outgoing_sum_.resize(std::max(outgoing_sum_.size(), mine.size * width));
+    std::size_t used = 0;
+    sum = narrowed(sum, mine.size, job.sum_type, outgoing_sum_, used);
+    const auto ranks = static_cast<std::size_t>(size_);
+    incoming_sums_.resize(std::max(incoming_sums_.size(), ranks * job.piece_size() * width));
+  }
   for (int step = 1; step < size_; ++step) {
-    send((rank_ + step) % size_, job.out + mine.begin * job.width, mine.size * job.width);
+    send((rank_ + step) % size_, sum, mine.size * width);
     const int from = (rank_ + size_ - step) % size_;
     const Slice theirs = job.slice_of(from, piece);
-    transfers_.receive(from, job.out + theirs.begin * job.width, theirs.size * job.width);
+    std::byte* const into =
+        job.narrows_sum()
+            ? &incoming_sums_[0] + static_cast<std::size_t>(from) * job.piece_size() * width
+            : job.out + theirs.begin * width;
+    transfers_.receive(from, into, theirs.size * width);
+  }
+}
+
+void MpiBackend::widen_spread(const Reduction& job, std::size_t piece) {
+  if (!job.narrows_sum()) return;
+  const std::size_t stride = job.piece_size() * size_of(job.sum_type);
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == rank_) continue;
+    const Slice theirs = job.slice_of(rank, piece);
+    kernels::convert_elements(incoming_sums_.data() + static_cast<std::size_t>(rank) * stride,
+                              job.sum_type, job.out + theirs.begin * job.width, DType::f32,
+                              theirs.size);
   }
 }
 
@@ -159,6 +216,7 @@ Task MpiBackend::reduce(Reduction job, Wait& wait) {
     if (job.spreads) spread_slices(job, piece);
     if (piece + 1 < pieces) exchange_slices(job, piece + 1);
     co_await transfers_.complete(wait);
+    if (job.spreads) widen_spread(job, piece);
   }
 }
 
@@ -193,6 +251,8 @@ MpiBackend::Reduction MpiBackend::reduction_by(std::span<float* const> parts, fl
     first += static_cast<std::size_t>(each);
   }
   job.combine = combine_by_plan(plan);
+  job.parts_type = plan.parts_type;
+  job.sum_type = plan.sum_type;
   job.edges = even_edges(count);
   return job;
 }

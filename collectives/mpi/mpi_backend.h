@@ -51,13 +51,24 @@ class MpiBackend final : public Backend {
   void exchange_slices(const Reduction& job, std::size_t piece);
   void add_own_slice(const Reduction& job, std::size_t piece);
   void spread_slices(const Reduction& job, std::size_t piece);
+  /// After a spread in another type than f32: takes what came.
+  void widen_spread(const Reduction& job, std::size_t piece);
+  /// The bytes of these f32 elements as they travel in `type`: where they lie, or narrowed into
+  /// `memory` from `used` on, which has room for them.
+  static const std::byte* narrowed(const std::byte* data, std::size_t count, DType type,
+                                   std::vector<std::byte>& memory, std::size_t& used);
   /// Where the slices begin that each rank adds up, and the end.
   std::vector<std::size_t> even_edges(std::size_t count) const;
 
   int rank_;
   int size_;
   MpiTransfers transfers_;
-  std::vector<std::byte> scratch_;  // what others sent, kept between operations
+  // Kept between operations.
+  std::vector<std::byte> scratch_;        // parts that others sent
+  std::vector<std::byte> wide_;           // the same in f32, where they came in another type
+  std::vector<std::byte> outgoing_;       // own parts that travel in another type
+  std::vector<std::byte> outgoing_sum_;   // own slice of the sum, likewise
+  std::vector<std::byte> incoming_sums_;  // those of others
 };
 
 }  // namespace lockstep

@@ -2,9 +2,11 @@
 #include "collectives/shared_memory/sum_program.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "collectives/shared_memory/sum_kernels.h"
+#include "core/kernels.h"
 #include "lockstep/core/hash.h"
 
 namespace lockstep::shared_memory {
@@ -35,7 +37,9 @@ class Block {
         sums_(parts.size()),
         now_(parts.size()),
         targets_(outs.size()),
-        ends_in_result_(!plan.adds.empty() && plan.adds.back().into == plan.result) {
+        rounds_(plan.sum_type != DType::f32),
+        ends_in_result_(!rounds_ && !plan.adds.empty() && plan.adds.back().into == plan.result) {
+    if (rounds_) rounded_.resize(kBlock);
     const std::size_t to_keep = plan.adds.size() - (ends_in_result_ ? 1 : 0);
     for (std::size_t i = 0; i < to_keep; ++i) sums_[to_size(plan.adds[i].into)].resize(kBlock);
   }
@@ -55,6 +59,10 @@ class Block {
       now_[to_size(add.into)] = sum;
     }
     const float* result = now_[to_size(plan_.result)];
+    if (rounds_) {
+      kernels::round_elements(result, plan_.sum_type, rounded_.data(), n);
+      result = rounded_.data();
+    }
     for (float* out : targets_) {
       if (out != result) std::memcpy(out, result, n * sizeof(float));
     }
@@ -73,7 +81,9 @@ class Block {
   std::vector<std::vector<float>> sums_;  // empty for parts that are never a sum on the way
   std::vector<const float*> now_;
   std::vector<float*> targets_;
+  bool rounds_;
   bool ends_in_result_;
+  std::vector<float> rounded_;
 };
 
 }  // namespace
@@ -91,7 +101,9 @@ void run_sum(const SumPlan& plan, std::span<const float* const> parts, std::span
 std::uint32_t fingerprint(const SumPlan& plan) {
   std::uint32_t hash = crc32c(std::as_bytes(std::span(plan.parts_of_rank)));
   hash = crc32c(std::as_bytes(std::span(plan.adds)), hash);
-  return crc32c(std::as_bytes(std::span(&plan.result, 1)), hash);
+  hash = crc32c(std::as_bytes(std::span(&plan.result, 1)), hash);
+  const std::array types = {plan.parts_type, plan.sum_type};
+  return crc32c(std::as_bytes(std::span(types)), hash);
 }
 
 }  // namespace lockstep::shared_memory

@@ -37,11 +37,13 @@ SplitPlan split_plan(const SumPlan& plan, const std::vector<int>& host_of_rank, 
   // A part that takes part in a sum of several hosts is theirs from then on.
   std::vector<bool> shared(parts.size());
   std::vector<SumPlan::Add> across;
+  bool added = false;  // on some host
   for (const SumPlan::Add& add : plan.adds) {
     const Origin& into = parts[to_size(add.into)];
     const Origin& from = parts[to_size(add.from)];
     const bool met = shared[to_size(add.into)] || shared[to_size(add.from)];
     if (into.host == from.host && !met) {
+      added = true;
       if (into.host == host) split.own_adds.push_back({.into = into.number, .from = from.number});
       continue;
     }
@@ -67,6 +69,9 @@ SplitPlan split_plan(const SumPlan& plan, const std::vector<int>& host_of_rank, 
     split.across.adds.push_back(
         {.into = number_across[to_size(add.into)], .from = number_across[to_size(add.from)]});
   }
+  // Sums of a host have more digits than its parts.
+  split.across.parts_type = added ? DType::f32 : plan.parts_type;
+  split.across.sum_type = plan.sum_type;
   split.across.result = number_across[to_size(plan.result)];
   return split;
 }

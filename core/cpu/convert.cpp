@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // f32 from and to bf16 and f16 (IEEE 754 binary16), rounded to nearest even, by integer arithmetic:
 // the same bits on every instruction set. (Highway's own conversions truncate on some.)
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "core/cpu/arguments.h"
 #include "core/cpu/simd_targets.h"
@@ -126,6 +129,28 @@ void convert_elements(const void* x, DType from, void* y, DType to, std::size_t 
     throw UsageError(std::string("convert: ") + to_string(from) + " to " + to_string(to),
                      "one of the two is f32, the other f32, bf16 or f16");
   }
+}
+
+void round_elements(const float* x, DType type, float* y, std::size_t n) {
+  std::array<std::uint16_t, 1024> halves;
+  for (std::size_t at = 0; at < n; at += halves.size()) {
+    const std::size_t count = std::min(halves.size(), n - at);
+    if (type == DType::f32) {
+      convert_elements(x + at, type, y + at, type, count);
+      continue;
+    }
+    convert_elements(x + at, DType::f32, halves.data(), type, count);
+    convert_elements(halves.data(), type, y + at, DType::f32, count);
+  }
+}
+
+void round(Stream& stream, const Tensor& x, DType type) {
+  const Arguments arguments("round", stream);
+  arguments.tensor("x", x);
+  arguments.require(type == DType::f32 || is_half(type), "no rounding to this type",
+                    "round to f32, bf16 or f16");
+  stream.enqueue(
+      [x, type] { round_elements(x.as<float>(), type, x.as<float>(), to_size(x.size())); });
 }
 
 void convert(Stream& stream, const Tensor& x, const Tensor& y) {

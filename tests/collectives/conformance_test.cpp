@@ -11,6 +11,7 @@
 #include <limits>
 #include <thread>
 
+#include "core/kernels.h"
 #include "tests/support/tree_sum.h"
 
 namespace lockstep {
@@ -204,6 +205,50 @@ TEST_P(Conformance, ReducesEachSliceWhereItIsWanted) {
       EXPECT_EQ(
           differences(mine, [&](auto i) { return rank_ordered_sum(group.size(), first + i); }), 0)
           << size << " elements, rank " << rank;
+    }
+  });
+}
+
+float bf16(float x) {
+  kernels::round_elements(&x, DType::bf16, &x, 1);
+  return x;
+}
+
+// Parts that are exact in bf16, f32 additions in rank order, a rounded sum: the same bits over
+// every transport, which may send them in 16 bits.
+TEST_P(Conformance, RoundsPartsAndSumsToTheWireType) {
+  run([](Communicator& group) {
+    SumPlan narrow = ordered_plan(group.size());
+    narrow.parts_type = narrow.sum_type = DType::bf16;
+    const auto plan = std::make_shared<SumPlan>(narrow);
+    const bool sends = std::string(group.backend_name()) == "mpi";
+    const auto rounded_sum = [&](std::int64_t i) {
+      float sum = bf16(value(0, i));
+      for (int rank = 1; rank < group.size(); ++rank) sum += bf16(value(rank, i));
+      return bf16(sum);
+    };
+    for (const std::int64_t size : kSizes) {
+      const Tensor data = filled(group.allocate(size, DType::f32), group.rank());
+      kernels::round_elements(data.as<float>(), DType::bf16, data.as<float>(),
+                              static_cast<std::size_t>(size));
+      const std::uint64_t before = group.bytes_moved();
+      group.reduce_parts({data}, data, plan).wait();
+      EXPECT_EQ(differences(data, rounded_sum), 0) << size << " elements";
+      if (sends && size > 100'000) {
+        // Slices of cache lines are not quite even.
+        const double shares = 2.0 * (group.size() - 1) / group.size();
+        EXPECT_NEAR(static_cast<double>(group.bytes_moved() - before),
+                    2.0 * shares * static_cast<double>(size), 300.0);
+      }
+      kernels::round_elements(filled(data, group.rank()).as<float>(), DType::bf16, data.as<float>(),
+                              static_cast<std::size_t>(size));
+      const auto edges = uneven_edges(group.size(), size);
+      group.reduce_scatter({data}, data, plan, edges).wait();
+      const auto rank = static_cast<std::size_t>(group.rank());
+      EXPECT_EQ(differences(data.rows(edges[rank], edges[rank + 1]),
+                            [&](auto i) { return rounded_sum(edges[rank] + i); }),
+                0)
+          << size << " elements, slice of rank " << rank;
     }
   });
 }

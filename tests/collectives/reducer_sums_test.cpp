@@ -6,7 +6,9 @@
 #include <map>
 #include <tuple>
 
+#include "core/kernels.h"
 #include "lockstep/collectives/reducer.h"
+#include "lockstep/core/error.h"
 #include "tests/support/ranks.h"
 #include "tests/support/shm_ranks.h"
 #include "tests/support/toy_step.h"
@@ -48,8 +50,13 @@ std::vector<std::uint32_t> expected_arena(const BucketPlan& plan, std::int64_t l
   return bits;
 }
 
-// Each rank's leaves are accumulated one after the other, then the ranks' sums.
-float ordered_sum(const std::vector<float>& leaves, int ranks) {
+// Each rank's leaves are accumulated one after the other, then the ranks' sums; rounded where they
+// travel.
+float ordered_sum(const std::vector<float>& leaves, int ranks, DType wire = DType::f32) {
+  const auto rounded = [&](float x) {
+    if (ranks > 1) kernels::round_elements(&x, wire, &x, 1);
+    return x;
+  };
   float total = 0.0F;
   for (int rank = 0; rank < ranks; ++rank) {
     const LeafRange range = owned_leaves(rank, ranks, static_cast<std::int64_t>(leaves.size()));
@@ -57,9 +64,9 @@ float ordered_sum(const std::vector<float>& leaves, int ranks) {
     for (std::int64_t leaf = range.begin + 1; leaf < range.end; ++leaf) {
       own += leaves[static_cast<std::size_t>(leaf)];
     }
-    total = rank == 0 ? own : total + own;
+    total = rank == 0 ? rounded(own) : total + rounded(own);
   }
-  return total;
+  return rounded(total);
 }
 
 TEST(ReducerSums, InvariantHasTheBitsOfTheTreeForEveryLeafAndRankCount) {
@@ -123,6 +130,41 @@ TEST(ReducerSums, OrderedAddsRanksInTheirOrder) {
       }
     });
   }
+}
+
+TEST(ReducerSums, ABf16WireRoundsPartsAndTheirF32Sum) {
+  constexpr std::int64_t kLeaves = 7;
+  for (const Reduction reduction : {Reduction::ordered, Reduction::fast}) {
+    for (int ranks = 1; ranks <= 4; ++ranks) {
+      run_ranks(ranks, [&](Communicator& group) {
+        const ToyModel model(kSizes);
+        Stream compute(Device{}, "compute");
+        ReducerOptions options = small_buckets(reduction);
+        options.wire = DType::bf16;
+        GradientReducer reducer(group, compute, model.parameters(), kLeaves, options);
+        const auto want =
+            expected_arena(reducer.plan(), kLeaves, [&](const std::vector<float>& values) {
+              return ordered_sum(values, ranks, DType::bf16);
+            });
+        for (int step = 0; step < 2; ++step) {
+          toy_step(reducer, compute, model);
+          EXPECT_EQ(bits_of(reducer.arena()), want) << ranks << " ranks";
+        }
+      });
+    }
+  }
+}
+
+TEST(ReducerSums, ABf16WireIsRefusedWithInvariant) {
+  run_ranks(1, [](Communicator& group) {
+    const ToyModel model(kSizes);
+    Stream compute(Device{}, "compute");
+    EXPECT_THROW(GradientReducer(group, compute, model.parameters(), 4, {.wire = DType::bf16}),
+                 ConfigError);
+    EXPECT_THROW(GradientReducer(group, compute, model.parameters(), 4,
+                                 {.reduction = Reduction::fast, .wire = DType::f16}),
+                 ConfigError);
+  });
 }
 
 TEST(ReducerSums, AllThreeReductionsAgreeWithinRounding) {

@@ -90,5 +90,16 @@ TEST(HostLayout, FindsTheRanksWithTheSamePlaceOnEveryHost) {
   EXPECT_FALSE(host_layout({0, 1, 2, 3, 4}, keys).two_levels()) << "uneven";
 }
 
+TEST(SplitPlan, SendsWholeSumsOfAHostAndRoundedParts) {
+  SumPlan plan = ordered_plan(4);
+  plan.parts_type = plan.sum_type = DType::bf16;
+  const SumPlan apart = split_plan(plan, {0, 1, 2, 3}, 0).across;
+  EXPECT_EQ(apart.parts_type, DType::bf16);
+  EXPECT_EQ(apart.sum_type, DType::bf16);
+  const SumPlan together = split_plan(plan, {0, 0, 1, 1}, 1).across;
+  EXPECT_EQ(together.parts_type, DType::f32) << "the first host gives a sum";
+  EXPECT_EQ(together.sum_type, DType::bf16);
+}
+
 }  // namespace
 }  // namespace lockstep

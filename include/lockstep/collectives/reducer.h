@@ -29,6 +29,10 @@ enum class Unused : std::uint8_t {
 
 struct ReducerOptions {
   Reduction reduction = Reduction::invariant;
+  // f32, or bf16 with fast and ordered: what each rank gives and the sum, which is made in f32, are
+  // rounded to it, and travel so between hosts. One rank alone rounds nothing. Fast is then
+  // ordered.
+  DType wire = DType::f32;
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   std::size_t bucket_bytes = std::size_t{25} << 20;
   // `zero` costs a small all_reduce a step, and buckets with such a parameter go out at the end.
@@ -69,7 +73,8 @@ struct StepTotals {
 /// mark_ready may come from any. Collective: the constructor, and each step as a whole.
 class GradientReducer {
  public:
-  /// `leaves`: V of the global batch. Throws ConfigError if there are more ranks than leaves.
+  /// `leaves`: V of the global batch. Throws ConfigError if there are more ranks than leaves, or
+  /// for a wire type that the reduction does not have.
   GradientReducer(Communicator& data, Stream& compute, Parameters parameters, std::int64_t leaves,
                   ReducerOptions options = {});
   ~GradientReducer();

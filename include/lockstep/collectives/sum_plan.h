@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/core/tensor.h"
+
 namespace lockstep {
 
 /// Leaves [begin, end) of the global batch.
@@ -38,6 +40,10 @@ struct SumPlan {
   std::vector<int> parts_of_rank;  // how many parts each rank gives
   std::vector<Add> adds;           // part[into] += part[from], one f32 addition each, in this order
   int result = 0;                  // the part that then holds the sum
+  // f32 or bf16: what the parts are exact in, and what the sum is rounded to. They are f32 in
+  // memory; a backend may send them in these types.
+  DType parts_type = DType::f32;
+  DType sum_type = DType::f32;
 };
 
 /// One part a rank, added in rank order: ((p0 + p1) + p2) + …

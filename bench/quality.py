@@ -3,6 +3,7 @@
 """Trains the same GPT-2 on the same batches with Lockstep and with PyTorch DDP and compares what they learn.
 
   bench/quality.py [--minutes 10 | --steps N] [--picture bench/results/quality.svg]
+  bench/quality.py --precision bf16 --limit 0.02          against Lockstep in f32 instead
 
 `gpt2-3m` on the compiler's headers, from the weights that Lockstep makes for step 0, with the same order
 of samples, AdamW, decay, clip and schedule; ranks of one thread each. Both evaluate the same held-back
@@ -40,11 +41,11 @@ def run(command, log, seconds):
     return time.monotonic() - began
 
 
-def train(options, folder, steps, every):
-    """Our side: its lines, wall seconds, and the run's folder."""
+def train(options, folder, steps, every, precision=None):
+    """Our side: its lines and wall seconds."""
     keys = {"run": folder, "model.preset": options.preset, "data.source": f"text:{options.text}", "steps": steps,
             "seed": options.seed, "eval.every": every, "eval.batches": options.eval_batches,
-            "checkpoint.every": max(1, steps)}  # fmt: skip
+            "checkpoint.every": max(1, steps), "precision": precision or options.precision}  # fmt: skip
     command = [ROOT / "scripts/mpirun-local", "-n", options.ranks, options.lockstep, "train"]
     for key, value in keys.items():
         command += [f"--{key}", value]
@@ -64,7 +65,10 @@ def steps_in(options, folder):
     return max(1, round(60 * options.minutes / step_seconds))
 
 
-def train_torch(options, folder, steps, every):
+def train_peer(options, folder, steps, every):
+    """The other side: PyTorch in f32, or ours in f32 where the precision is compared."""
+    if options.precision != "f32":
+        return train(options, folder / "f32", steps, every, "f32")
     subprocess.run([options.lockstep, "ckpt", "export", folder / "ours", "--step", "0", "--to", folder / "export"],
                    check=True, stdout=subprocess.DEVNULL)  # fmt: skip
     command = [options.torchrun, "--standalone", "--nproc-per-node", options.ranks,
@@ -110,8 +114,9 @@ class Panel:
             yield f'<circle cx="{x}" cy="{y}" r="4" fill="none" stroke="{color}" stroke-width="1.5"/>'
 
 
-def draw(path, curve, limit, caption):
-    """curve: (tokens, our loss, their loss)."""
+def draw(path, curve, limit, names, caption):
+    """curve: (tokens, our loss, their loss); names: of both sides."""
+    us, them = names
     tokens = [point[0] for point in curve]
     losses = [loss for point in curve for loss in point[1:]]
     apart = [(x, 1000 * (ours - theirs)) for x, ours, theirs in curve]
@@ -121,10 +126,10 @@ def draw(path, curve, limit, caption):
     upper = Panel(40, 250, x_range, (min(losses) - room, max(losses) + room))
     lower = Panel(340, 110, x_range, (-reach, reach))
     parts = [
-        *upper.frame("held-back loss, nats a byte: Lockstep (line), PyTorch DDP (circles)", 2),
+        *upper.frame(f"held-back loss, nats a byte: {us} (line), {them} (circles)", 2),
         *upper.line([point[:2] for point in curve], "#06c"),
         *upper.dots([(x, theirs) for x, _, theirs in curve], "#c40"),
-        *lower.frame(f"Lockstep − PyTorch, thousandths of a nat (limit ±{1000 * limit:g})", 1),
+        *lower.frame(f"{us} − {them}, thousandths of a nat (limit ±{1000 * limit:g})", 1),
         *lower.line([(0, 1000 * limit), (tokens[-1], 1000 * limit)], "#bbb"),
         *lower.line([(0, -1000 * limit), (tokens[-1], -1000 * limit)], "#bbb"),
         *lower.line(apart, "#06c"),
@@ -152,19 +157,24 @@ def main():
     parser.add_argument("--preset", default="gpt2-3m")
     parser.add_argument("--text", default="/usr/include/c++")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--precision", choices=["f32", "bf16", "fp16"], default="f32")
     parser.add_argument("--limit", type=float, default=0.01, help="nats")
-    parser.add_argument("--picture", type=pathlib.Path, default=ROOT / "bench/results/quality.svg")
+    parser.add_argument("--picture", type=pathlib.Path, help="default: bench/results/quality[-PRECISION].svg")
     parser.add_argument("--timeout", type=float, default=7200, help="seconds that a side may take")
     parser.add_argument("--lockstep", default=ROOT / "build/release/bin/lockstep")
     parser.add_argument("--torchrun", default=ROOT / "build/venv/bin/torchrun")
     options = parser.parse_args()
+    compared = options.precision != "f32"
+    names = (f"Lockstep {options.precision}", "f32") if compared else ("Lockstep", "PyTorch DDP")
+    suffix = f"-{options.precision}" if compared else ""
+    options.picture = options.picture or ROOT / f"bench/results/quality{suffix}.svg"
 
     with tempfile.TemporaryDirectory(prefix="lockstep-quality.") as name:
         folder = pathlib.Path(name)
         steps = options.steps or steps_in(options, folder)
         every = max(1, math.ceil(steps / options.evaluations))
         train(options, folder / "ours", 0, every)  # commits the first weights
-        theirs, their_seconds = train_torch(options, folder, steps, every)
+        theirs, their_seconds = train_peer(options, folder, steps, every)
         ours, our_seconds = train(options, folder / "ours", steps, every)
 
     assert len(ours) == len(theirs) == steps, (len(ours), len(theirs), steps)
@@ -172,13 +182,13 @@ def main():
     evaluated = [step for step in sorted(ours) if "eval_loss" in ours[step]]
     curve = [(ours[step]["tokens"], ours[step]["eval_loss"], theirs[step]["eval_loss"]) for step in evaluated]
     for step, (tokens, mine, other) in zip(evaluated, curve):
-        print(json.dumps({"step": step, "tokens": tokens, "ours": mine, "torch": other, "difference": mine - other}))
+        print(json.dumps({"step": step, "tokens": tokens, "ours": mine, "peer": other, "difference": mine - other}))
     tokens, mine, other = curve[-1]
-    draw(options.picture, curve, options.limit, f"{options.preset}, {options.ranks} ranks, {steps} steps")
-    print(f"after {steps} steps, {tokens} tokens: held-back loss {mine:.5f}, PyTorch DDP {other:.5f}, "
+    draw(options.picture, curve, options.limit, names, f"{options.preset}, {options.ranks} ranks, {steps} steps")
+    print(f"after {steps} steps, {tokens} tokens: held-back loss {mine:.5f}, {names[1]} {other:.5f}, "
           f"difference {mine - other:+.2e} nats (limit {options.limit:g}); largest of {len(curve)} "
           f"evaluations {max(abs(a - b) for _, a, b in curve):.2e}")  # fmt: skip
-    print(f"wall: {our_seconds:.0f} s, PyTorch DDP {their_seconds:.0f} s, each with start and evaluations")
+    print(f"wall: {our_seconds:.0f} s, {names[1]} {their_seconds:.0f} s, each with start and evaluations")
     print(f"picture: {options.picture}")
     sys.exit(0 if abs(mine - other) <= options.limit else 1)
 

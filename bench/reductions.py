@@ -60,7 +60,7 @@ def print_table(ranks, found):
         verdict = f"≤ {target}: {'met' if ratio <= target else 'missed'}" if target else ""
         print(f"| {name} | {other} | {ratio:.3f} ({min(ratios):.3f}–{max(ratios):.3f}) | "
               f"{a['arenas']} of {a['arena_bytes'] / 1e6:.1f} MB, was {b['arenas']} | "
-              f"{a['optimizer_bytes'] / 1e6:.1f} MB, was {b['optimizer_bytes'] / 1e6:.1f} | {verdict} |")  # fmt: skip
+              f"{a['optimizer_bytes'][0] / 1e6:.1f} MB, was {b['optimizer_bytes'][0] / 1e6:.1f} | {verdict} |")  # fmt: skip
 
 
 def main():

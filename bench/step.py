@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training steps per second against PyTorch DDP over gloo, in turns on this machine.
 
-  bench/step.py [--rounds 5] [--ranks 2] [--compile]
+  bench/step.py [--rounds 5] [--ranks 2] [--compile] [--precision bf16]
 
 Needs the release build and `scripts/setup --all`. The machine's speed drifts, so only ratios of
 neighbours count: each round runs both sides once, one after the other, and gives one ratio.
@@ -35,7 +35,7 @@ def last_line(command):
 
 def ours(options):
     words = [ROOT / "scripts/mpirun-local", "-n", options.ranks, ROOT / "build/release/bin/lockstep", "bench", "step",
-             "--repeats", options.repeats, "--model.preset", "none"]  # fmt: skip
+             "--repeats", options.repeats, "--model.preset", "none", "--precision", options.precision]  # fmt: skip
     for key, value in SHAPE.items():
         words += [f"--model.{key}", value]
     for key, value in BATCH.items():
@@ -47,7 +47,8 @@ def ours(options):
 
 def theirs(options, compiled):
     words = [ROOT / "build/venv/bin/torchrun", "--standalone", "--nproc-per-node", options.ranks,
-             ROOT / "bench/peers/torch_ddp_gpt.py", "--repeats", options.repeats]  # fmt: skip
+             ROOT / "bench/peers/torch_ddp_gpt.py", "--repeats", options.repeats,
+             "--precision", options.precision]  # fmt: skip
     for key, value in SHAPE.items():
         words += [f"--{key}", value]
     for key, value in BATCH.items():
@@ -67,6 +68,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=10, help="timed steps a run")
     parser.add_argument("--compile", action="store_true", help="also against torch.compile")
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="of both sides; PyTorch: autocast")
     options = parser.parse_args()
 
     ratios = {"eager": [], "compiled": []}

@@ -14,7 +14,7 @@ std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count)
 }  // namespace
 
 Shards::Shards(Communicator& data, const Parameters& parameters, const BucketPlan& plan)
-    : data_(data), parameters_(parameters), plan_(plan) {
+    : data_(data), parameters_(parameters), plan_(plan), arrivals_(plan.buckets.size()) {
   const auto rank = to_size(data.rank());
   std::vector<std::int64_t> blocks(to_size(data.size()));  // by rank
   edges_.reserve(plan_.buckets.size());
@@ -29,6 +29,10 @@ Shards::Shards(Communicator& data, const Parameters& parameters, const BucketPla
   const std::int64_t most = *std::max_element(blocks.begin(), blocks.end());
   given_ = Tensor::zeros(Device{}, {most}, DType::f64);
   gathered_ = Tensor::zeros(Device{}, {data.size(), most}, DType::f64);
+}
+
+Shards::~Shards() {
+  for (Parameter* parameter : parameters_) parameter->await_value({});
 }
 
 ParameterSlices Shards::slices() const {
@@ -72,9 +76,8 @@ void Shards::gather(std::span<double> by_block) {
   }
 }
 
-void Shards::gather_weights(Stream& compute, const Tensor& arena) const {
+void Shards::gather_weights(Stream& compute, const Tensor& arena) {
   if (data_.size() == 1) return;
-  std::vector<Work> gathered;
   // The next forward pass needs the last bucket first.
   for (std::size_t bucket = plan_.buckets.size(); bucket-- > 0;) {
     const Bucket& where = plan_.buckets[bucket];
@@ -88,25 +91,42 @@ void Shards::gather_weights(Stream& compute, const Tensor& arena) const {
       kernels::convert(compute, value.rows(begin - entry.offset, end - entry.offset),
                        arena.rows(begin, end));
     }
-    gathered.push_back(data_.all_gather_slices(arena.rows(where.offset, where.offset + where.size),
-                                               edges_[bucket], compute.record()));
+    arrivals_[bucket] = {
+        .work = data_.all_gather_slices(arena.rows(where.offset, where.offset + where.size),
+                                        edges_[bucket], compute.record()),
+        .compute = &compute,
+        .arena = arena};
   }
-  for (std::size_t bucket = plan_.buckets.size(); bucket-- > 0;) {
-    const Work work = gathered[plan_.buckets.size() - 1 - bucket];
-    compute.enqueue([work] { work.wait(); });
-    const Share share = own_[bucket];
+  for (std::size_t bucket = 0; bucket < plan_.buckets.size(); ++bucket) {
     for (const std::size_t member : plan_.buckets[bucket].members) {
-      const ArenaEntry& entry = plan_.entries[member];
-      const Tensor value = parameters_[member]->value().reshape({entry.size});
-      const auto take = [&](std::int64_t begin, std::int64_t end) {
-        if (begin >= end) return;
-        kernels::convert(compute, arena.rows(begin, end),
-                         value.rows(begin - entry.offset, end - entry.offset));
-      };
-      const std::int64_t end = entry.offset + entry.size;
-      take(entry.offset, std::min(share.begin, end));
-      take(std::max(share.end, entry.offset), end);
+      parameters_[member]->await_value([this, bucket] { settle(bucket); });
     }
+  }
+}
+
+void Shards::settle() {
+  for (std::size_t bucket = plan_.buckets.size(); bucket-- > 0;) settle(bucket);
+}
+
+void Shards::settle(std::size_t bucket) {
+  if (!arrivals_[bucket]) return;
+  const Arrival arrival = *std::exchange(arrivals_[bucket], std::nullopt);
+  for (const std::size_t member : plan_.buckets[bucket].members) {
+    parameters_[member]->await_value({});
+  }
+  arrival.compute->enqueue([work = arrival.work] { work.wait(); });
+  const Share share = own_[bucket];
+  for (const std::size_t member : plan_.buckets[bucket].members) {
+    const ArenaEntry& entry = plan_.entries[member];
+    const Tensor value = parameters_[member]->value().reshape({entry.size});
+    const auto take = [&](std::int64_t begin, std::int64_t end) {
+      if (begin >= end) return;
+      kernels::convert(*arrival.compute, arrival.arena.rows(begin, end),
+                       value.rows(begin - entry.offset, end - entry.offset));
+    };
+    const std::int64_t end = entry.offset + entry.size;
+    take(entry.offset, std::min(share.begin, end));
+    take(std::max(share.end, entry.offset), end);
   }
 }
 

@@ -4,7 +4,7 @@
 
   torchrun --standalone --nproc-per-node 2 torch_ddp_gpt.py --batch-global 16 --batch-micro 8 …
 
-One thread a rank, f32, AdamW (fused), clip by global norm, random tokens: the same shapes and the same
+One thread a rank, f32 or bf16 autocast, AdamW (fused), clip by global norm, random tokens: the same shapes and the same
 work as the other side. Prints one line of JSON on rank 0.
 """
 
@@ -71,6 +71,7 @@ def main():
     parser.add_argument("--batch-micro", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="bf16: autocast")
     parser.add_argument("--bucket-mib", type=float, default=25)
     parser.add_argument("--reduce", choices=["overlap", "after", "none"], default="overlap",
                         help="gradients during the backward pass, in one piece behind it, or not at all")  # fmt: skip
@@ -100,7 +101,8 @@ def main():
         for i, batch in enumerate(batches):
             last = i + 1 == leaves and options.reduce == "overlap"
             with contextlib.nullcontext() if last else parallel.no_sync():
-                loss = run(batch[:, :-1], batch[:, 1:])
+                with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16"):
+                    loss = run(batch[:, :-1], batch[:, 1:])
                 (loss / leaves).backward()
         if options.reduce == "after":
             reduce_all(model, ranks)
@@ -116,7 +118,8 @@ def main():
         assert math.isfinite(loss.item()) and loss.item() < math.log(options.vocab) + 1
         median = seconds[len(seconds) // 2]
         tokens = options.batch_global * options.context
-        line = {"peer": "torch-ddp-gloo", "torch": torch.__version__, "compile": options.compile, "reduce": options.reduce,
+        line = {"peer": "torch-ddp-gloo", "torch": torch.__version__, "compile": options.compile,
+                "precision": options.precision, "reduce": options.reduce,
                 "ranks": ranks, "parameters": sum(p.numel() for p in model.parameters()),
                 "seconds": median, "tokens_per_s": tokens / median, "cpu_s": cpu.item(), "loss": loss.item()}  # fmt: skip
         print(json.dumps(line), flush=True)

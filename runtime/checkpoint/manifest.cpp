@@ -75,6 +75,7 @@ Json state_to_json(const TrainState& state) {
                       {"good_steps", state.scaler->good_steps},
                       {"skipped", state.scaler->skipped}};
   }
+  if (!state.options.empty()) json["options"] = lockstep::to_json(state.options);
   if (!state.tokenizer.empty()) json["tokenizer"] = state.tokenizer;
   return json;
 }
@@ -110,6 +111,8 @@ TrainState state_from(const Json& json) {
           .model = get_string(json, "model"),
           .tokenizer = json.contains("tokenizer") ? get_string(json, "tokenizer") : std::string(),
           .eval_loss = {},
+          .options = json.contains("options") ? get_strings(json, "options")
+                                              : std::map<std::string, std::string>(),
           .code = {}};
 }
 

@@ -21,8 +21,10 @@ std::string cpu_model() {
 }  // namespace
 
 std::map<std::string, std::string> bit_options(const TrainOptions& options, int ranks) {
-  std::map<std::string, std::string> bits = {{"precision", to_string(options.precision)},
-                                             {"reduction", to_string(options.reducer.reduction)}};
+  std::map<std::string, std::string> bits = {
+      {"precision", options.precision == DType::f16 ? "fp16" : to_string(options.precision)},
+      {"reduction", to_string(options.reducer.reduction)},
+      {"wire", to_string(options.reducer.wire)}};
   if (options.reducer.reduction != Reduction::invariant) bits["ranks"] = std::to_string(ranks);
   return bits;
 }

@@ -135,7 +135,9 @@ std::vector<ConfigKey> train_keys() {
       number(kReal, "loss_scale.min", "5.9604644775390625e-08",
              "fp16: the smallest scale; an overflow there ends the run (81)", 0),
       text("reduction", "invariant", "how gradients are added", {"fast", "ordered", "invariant"}),
-      text("wire", "f32", "element type between ranks", {"f32"}),
+      text("wire", "f32",
+           "element type of gradients between hosts; bf16 needs reduction = fast or ordered",
+           {"f32", "bf16"}),
       number(kInteger, "zero", "0",
              "1: a data-parallel rank keeps optimizer state for its share alone", 0, 1),
       text("recompute", "none", "activations", {"none"}),
@@ -202,6 +204,16 @@ std::vector<std::pair<std::string, std::string>> keys_to_match(const Config& con
     return entry.first.starts_with("metrics.") || entry.first.starts_with("data.cache") ||
            entry.first == "trace";
   });
+  return keys;
+}
+
+std::map<std::string, std::string> keys_to_tell(const Config& config) {
+  std::map<std::string, std::string> keys;
+  for (const auto& [name, value] : config.resolved()) {
+    const bool told = name.starts_with("optim.") || name.starts_with("schedule.") ||
+                      name.starts_with("loss") || name == "zero" || name == "unused";
+    if (told) keys[name] = value;
+  }
   return keys;
 }
 

@@ -72,7 +72,10 @@ void Trainer::State::step() {
   record.step_seconds = seconds_since(began);
   record.tokens_per_s = static_cast<double>(totals.tokens) / record.step_seconds;
   record.checkpoint_stall_s = std::exchange(checkpoint_stall_s, 0.0);
-  if (is_multiple(done, options.replica_check)) check_replicas(mesh->data(), parameters, done);
+  if (is_multiple(done, options.replica_check)) {
+    finish_weights();
+    check_replicas(mesh->data(), parameters, done);
+  }
   eval_loss = evaluate_if_due();
   record.eval_loss = eval_loss;
   if (!leads()) return;
@@ -102,6 +105,7 @@ void Trainer::State::tell_notice() {
 void Trainer::State::forward_backward(std::int64_t leaf) {
   reducer->begin_leaf(leaf);
   if (!samples->has_samples(leaf)) {
+    if (shards) shards->settle();  // no forward pass asks for the weights
     reducer->zero_leaf();
     return;
   }
@@ -119,6 +123,7 @@ void Trainer::State::forward_backward(std::int64_t leaf) {
   const Tensor logits = model->forward(slot.batch.tokens);
   const Tensor gradient =
       loss->forward_backward(logits, slot.batch.targets, reducer->leaf_sums(), loss_scale());
+  if (shards) shards->settle();
   model->backward(gradient);
   slot.free = compute.record();
 }
@@ -183,6 +188,11 @@ void Trainer::State::withhold(const StepTotals& totals, const optim::GradientNor
   });
 }
 
+void Trainer::State::finish_weights() {
+  if (shards) shards->settle();
+  compute.synchronize();
+}
+
 std::optional<double> Trainer::State::evaluate_if_due() {
   const bool due = is_multiple(done, options.eval_every) || (finishing && options.eval_every > 0);
   if (!due) return std::nullopt;
@@ -193,7 +203,7 @@ std::optional<double> Trainer::State::evaluate_if_due() {
 }
 
 TrainEnd Trainer::State::end(Outcome outcome, std::string reason) {
-  compute.synchronize();
+  finish_weights();
   note_saves();
   TrainEnd end{.outcome = outcome,
                .reason = std::move(reason),

@@ -64,6 +64,7 @@ TrainState Trainer::State::scalars() const {
           .model = nn::gpt2_config_json(options.model),
           .tokenizer = is_text_source(options.data_source) ? "bytes" : "tokens",
           .eval_loss = eval_loss,
+          .options = told,
           .code = code};
 }
 
@@ -97,6 +98,7 @@ void Trainer::State::save() {
   }
   const TraceSpan span(trace.get(), "snapshot", "main");
   const StallTimer timer(checkpoint_stall_s, save_metrics.blocking);
+  finish_weights();
   try {
     if (checkpointer->begin_save(scalars(), state)) return;
   } catch (const Error& error) {
@@ -127,6 +129,7 @@ void Trainer::State::save_now() {
   if (committed == done) return;
   const TraceSpan span(trace.get(), "save", "main");
   const StallTimer timer(checkpoint_stall_s, save_metrics.blocking);
+  finish_weights();
   try {
     SaveResult saved = checkpointer->save(scalars(), state);
     take({.step = static_cast<std::uint64_t>(done), .saved = std::move(saved), .failure = {}});

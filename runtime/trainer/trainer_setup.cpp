@@ -60,6 +60,7 @@ Trainer::State::State(ProcessGroup& job, TrainOptions chosen, const Config& conf
       options(std::move(chosen)),
       signals(watch),
       code(machine_code()),
+      told(keys_to_tell(config)),
       compute(options.device, "compute") {
   group.on_abort([files = files](const AbortCause& cause) { files->write(cause); });
   same_on_all([&] {
@@ -217,6 +218,15 @@ void Trainer::State::check_resumed(const TrainState& saved) {
   }
 }
 
+void Trainer::State::tell_changes(const TrainState& saved) {
+  for (const auto& [name, value] : saved.options) {
+    const auto now = told.find(name);
+    if (now == told.end() || now->second == value) continue;
+    note("NOTE " + name + " was " + value + " and is " + now->second + " from step " +
+         std::to_string(saved.step + 1) + " on");
+  }
+}
+
 void Trainer::State::load_or_start() {
   const auto loaded = checkpointer->load(state);
   if (loaded) {
@@ -224,6 +234,7 @@ void Trainer::State::load_or_start() {
     const TrainState& saved = loaded->state;
     same_on_all([&] {
       check_resumed(saved);
+      tell_changes(saved);
       samples->seek({.epoch = static_cast<std::int64_t>(saved.data.epoch),
                      .position = static_cast<std::int64_t>(saved.data.position)});
     });

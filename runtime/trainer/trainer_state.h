@@ -55,6 +55,7 @@ struct Trainer::State {
   void begin_attempt();
   void load_or_start();
   void check_resumed(const TrainState& saved);
+  void tell_changes(const TrainState& saved);
 
   // Training (trainer.cpp).
   void step();
@@ -67,6 +68,8 @@ struct Trainer::State {
   void withhold(const StepTotals& totals, const optim::GradientNorm& gradient);
   /// What the loss's gradient is multiplied by.
   float loss_scale() const noexcept { return scaler ? scaler->scale() : 1.0F; }
+  /// Until the host may read all weights: with zero = 1 some are on their way after an update.
+  void finish_weights();
   std::optional<double> evaluate_if_due();
   TrainEnd end(Outcome outcome, std::string reason);
 
@@ -91,6 +94,7 @@ struct Trainer::State {
   TrainOptions options;
   SignalWatch* signals;
   std::map<std::string, std::string> code;  // what bits depend on
+  std::map<std::string, std::string> told;  // keys_to_tell()
 
   std::shared_ptr<RunFolder> folder;
   std::shared_ptr<AttemptFiles> files = std::make_shared<AttemptFiles>();

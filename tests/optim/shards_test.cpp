@@ -64,7 +64,12 @@ Trained train(int ranks, const Make& make, Reduction reduction, bool sharded) {
       optimizer->step(compute, {.learning_rate = 0.01F,
                                 .scale = 1.0F / static_cast<float>(totals.tokens),
                                 .clip = clip_factor(measured.per_token(totals.tokens), 1.0)});
-      if (shards) shards->gather_weights(compute, reducer.arena());
+      if (shards) {
+        shards->gather_weights(compute, reducer.arena());
+        // As a forward pass does, or at once.
+        for (std::size_t p = 0; step % 2 == 0 && p < model.size(); ++p) model[p].value();
+        if (step % 2 != 0) shards->settle();
+      }
       compute.synchronize();
     }
     for (std::size_t p = 0; p < model.size(); ++p)
@@ -136,7 +141,7 @@ TEST(Shards, P61AddUpAWindowOnce) {
         GradientReducer reducer(
             group, compute, model.parameters(), 4,
             {.first_bucket_bytes = bucket, .bucket_bytes = bucket, .scatter = sharded});
-        const Shards shards(group, model.parameters(), reducer.plan());
+        Shards shards(group, model.parameters(), reducer.plan());
         const ParameterSlices slices = sharded ? shards.slices() : model.parameters();
         Sgd descent(slices);
         for (int window = 1; window <= 3; ++window) {
@@ -153,6 +158,7 @@ TEST(Shards, P61AddUpAWindowOnce) {
           descent.step(compute,
                        {.learning_rate = 1.0F, .scale = 1.0F / static_cast<float>(totals.tokens)});
           if (sharded) shards.gather_weights(compute, reducer.arena());
+          shards.settle();
           compute.synchronize();
           for (std::size_t p = 0; p < 2; ++p) {
             EXPECT_EQ(model[p].value().as<float>()[0], -2.5F * static_cast<float>(window));

@@ -66,8 +66,9 @@ def check_change(folder):
     text = run(folder, "change", 3, 75, precision="f32", pause_at=8)
     assert "precision was bf16 and is f32" in text, text
     assert result_of(folder / "change")["bits_broken_at_step"] == 4
+    assert "NOTE optim" not in text, text
     text = run(folder, "change", 1, precision="fp16", zero=1)
-    assert "precision was f32 and is f16" in text, text
+    assert "precision was f32 and is fp16" in text, text
     assert result_of(folder / "change")["bits_broken_at_step"] == 8
     losses = [line["loss"] for line in records(folder / "change")]
     run(folder, "plain", 0)
@@ -78,6 +79,9 @@ def check_change(folder):
     assert result_of(folder / "same")["weights_sha256"] == weights
     run(folder, "same", 2, 0, precision="f32", steps=4)
     assert result_of(folder / "same")["weights_sha256"] == weights
+    text = run(folder, "same", 2, 0, precision="f32", steps=6, zero=1, optim__lr=1e-3)
+    assert "optim.lr was 0.002 and is 0.001 from step 5 on" in text, text
+    assert "zero was 0 and is 1" in text, text
 
 
 def check_sample(folder):

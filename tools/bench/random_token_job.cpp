@@ -45,18 +45,23 @@ RandomTokenJob::RandomTokenJob(const TrainOptions& options)
 }
 
 void RandomTokenJob::use(Communicator& data, const ReducerOptions& reducer, std::int64_t leaves) {
-  reducer_.reset();  // a parameter has one reducer
+  release();  // a parameter has one reducer
   reducer_ =
       std::make_unique<GradientReducer>(data, compute_, model_.parameters(), leaves, reducer);
   const BucketPlan& plan = reducer_->plan();
-  shards_.reset();
   if (reducer.scatter) shards_ = std::make_unique<optim::Shards>(data, model_.parameters(), plan);
   norm_ = std::make_unique<optim::GlobalNorm>(model_.parameters(), plan, shards_.get());
   optimizer_ = std::make_unique<optim::AdamW>(
       shards_ ? shards_->slices() : optim::ParameterSlices(model_.parameters()), options_.moments);
 }
 
+void RandomTokenJob::finish_weights() {
+  if (shards_) shards_->settle();
+  compute_.synchronize();
+}
+
 std::string RandomTokenJob::weights() {
+  finish_weights();
   StateDict state;
   model_.bind(state);
   return weights_sha256(state);
@@ -80,7 +85,9 @@ StepTimes RandomTokenJob::step() {
     const Batch batch = random_batch(options_, leaf);
     reducer_->begin_leaf(leaf);
     const Tensor logits = model_.forward(batch.tokens);
-    model_.backward(loss_.forward_backward(logits, batch.targets, reducer_->leaf_sums()));
+    const Tensor gradient = loss_.forward_backward(logits, batch.targets, reducer_->leaf_sums());
+    if (shards_) shards_->settle();
+    model_.backward(gradient);
   }
   compute_.synchronize();
   times.passes = clock.lap();

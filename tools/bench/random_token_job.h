@@ -34,6 +34,7 @@ class RandomTokenJob {
   void use(Communicator& data, const ReducerOptions& reducer, std::int64_t leaves);
   /// Lets go of the communicator.
   void release() {
+    finish_weights();
     shards_.reset();
     reducer_.reset();
   }
@@ -48,6 +49,8 @@ class RandomTokenJob {
   double loss() const noexcept { return loss_value_; }
 
  private:
+  void finish_weights();
+
   TrainOptions options_;
   Stream compute_{Device{}};
   nn::Gpt2 model_;

@@ -41,7 +41,12 @@ void run(ProcessGroup& group, const BenchOptions& options) {
   line["optimizer_s"] = median(optimizer);
   line["arenas"] = job.reducer().arenas();
   line["arena_bytes"] = 4 * job.reducer().plan().arena_elements;
-  line["optimizer_bytes"] = job.optimizer_bytes();
+  const Tensor bytes(Device{}, {1}, DType::i64);
+  *bytes.as<std::int64_t>() = job.optimizer_bytes();
+  const Tensor bytes_of_rank(Device{}, {group.size()}, DType::i64);
+  group.world().all_gather(bytes, bytes_of_rank).wait();
+  line["optimizer_bytes"] = std::vector<std::int64_t>(
+      bytes_of_rank.as<std::int64_t>(), bytes_of_rank.as<std::int64_t>() + group.size());
   line["loss"] = job.loss();
   line["checked"] = true;
   print_line(group, "step", line);

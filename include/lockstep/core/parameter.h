@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/core/stream.h"
@@ -43,7 +44,12 @@ class Parameter {
   Parameter& operator=(const Parameter&) = delete;
 
   const std::string& name() const noexcept { return name_; }  // "transformer.h.0.ln_1.weight"
-  const Tensor& value() const noexcept { return value_; }
+  /// The value; whoever queues work that reads it calls this first. If the value is still on its
+  /// way, what it waits for is queued on the stream of the passes.
+  const Tensor& value() const {
+    if (arrival_) std::exchange(arrival_, {})();
+    return value_;
+  }
   const Shape& shape() const noexcept { return value_.shape(); }
   std::int64_t size() const noexcept { return value_.size(); }
   const Placement& tensor_axis() const noexcept { return tensor_axis_; }
@@ -65,6 +71,10 @@ class Parameter {
   bool is_used() const noexcept { return used_; }
   void set_used(bool used) noexcept { used_ = used; }
 
+  /// `arrive` is called by the next value(), once: it queues what the value waits for. An empty
+  /// function takes it away.
+  void await_value(std::function<void()> arrive) { arrival_ = std::move(arrive); }
+
   /// At most one hook; an empty function takes it away.
   void on_ready(std::function<void(const Event& written)> hook);
 
@@ -76,6 +86,7 @@ class Parameter {
   bool add_ = false;
   bool used_ = true;
   std::function<void(const Event&)> hook_;
+  mutable std::function<void()> arrival_;
 };
 
 using Parameters = std::vector<Parameter*>;  // borrowed, in forward order

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,6 +25,9 @@ class Shards {
  public:
   /// `plan`: of the reducer, which must scatter (ReducerOptions::scatter).
   Shards(Communicator& data, const Parameters& parameters, const BucketPlan& plan);
+  ~Shards();  // values that are still on their way stay away
+  Shards(const Shards&) = delete;
+  Shards& operator=(const Shards&) = delete;
 
   /// What this rank updates.
   ParameterSlices slices() const;
@@ -38,18 +43,32 @@ class Shards {
   /// waits.
   void gather(std::span<double> by_block);
 
-  /// All weights on all ranks, as their owners have them when the work queued before is done. Goes
-  /// through `arena` (that of the reducer), whose gradients are then gone. Collective; queued, what
-  /// is queued behind it sees the weights.
-  void gather_weights(Stream& compute, const Tensor& arena) const;
+  /// Begins to give all ranks all weights, as their owners have them when the work queued before is
+  /// done: bucket by bucket, that of the first layers first. Whoever then asks for a parameter's
+  /// value() has the rest of its bucket queued on `compute`, so that a forward pass begins before
+  /// all is there. Goes through `arena` (that of the reducer), whose gradients are then gone;
+  /// settle() must come before they are written again. Collective.
+  void gather_weights(Stream& compute, const Tensor& arena);
+  /// Queues the rest of every bucket that is still on its way: what is queued behind it sees all
+  /// weights, also through tensors that were bound before.
+  void settle();
 
  private:
+  /// A bucket of weights that is on its way.
+  struct Arrival {
+    Work work;
+    Stream* compute;
+    Tensor arena;
+  };
+  void settle(std::size_t bucket);
+
   Communicator& data_;
   Parameters parameters_;
   BucketPlan plan_;
   std::vector<std::vector<std::int64_t>> edges_;  // by bucket, from its beginning
   std::vector<Share> own_;
-  Tensor given_;  // for gather()
+  std::vector<std::optional<Arrival>> arrivals_;  // by bucket
+  Tensor given_;                                  // for gather()
   Tensor gathered_;
 };
 

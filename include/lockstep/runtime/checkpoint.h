@@ -51,6 +51,9 @@ struct TrainState {
   /// Of the weights at this step, where they were evaluated: what retention compares. It goes into
   /// the commit's record and comes back in CommitInfo, not here.
   std::optional<double> eval_loss = {};
+  /// Choices that a resume may change, which is then said: "optim.lr", … Absent in checkpoints of
+  /// before.
+  std::map<std::string, std::string> options = {};
   /// What bits depend on: "cpu", "isa", "lockstep", library versions, …
   std::map<std::string, std::string> code = {};
   bool operator==(const TrainState&) const = default;

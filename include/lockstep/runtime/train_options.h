@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -80,5 +81,8 @@ TrainOptions train_options(const Config& config);
 
 /// Keys and values that must be the same on every rank.
 std::vector<std::pair<std::string, std::string>> keys_to_match(const Config& config);
+
+/// Keys and values that a resume may change and that change what is learnt.
+std::map<std::string, std::string> keys_to_tell(const Config& config);
 
 }  // namespace lockstep

@@ -56,11 +56,18 @@ TEST(TrainOptions, RefuseWhatContradictsItself) {
       {"--batch.micro", "5"},      {"--model.vocab", "255"},   {"--model.heads", "3"},
       {"--schedule.min_lr", "-2"}, {"--mesh.tensor", "2"},     {"--zero", "2"},
       {"--model.tie", "false"},    {"--model.dropout", "0.1"}, {"--device", "gpu"},
-      {"--precision", "fp8"}};
+      {"--precision", "fp8"},      {"--wire", "bf16"}};
   for (const auto& arguments : bad) {
     EXPECT_THROW(read(arguments), ConfigError) << arguments[0];
   }
   EXPECT_THROW(train_options(read_train_config({})), ConfigError) << "no data.source";
+}
+
+TEST(TrainOptions, ReadTheWireType) {
+  EXPECT_EQ(read({}).reducer.wire, DType::f32);
+  for (const char* reduction : {"fast", "ordered"}) {
+    EXPECT_EQ(read({"--wire", "bf16", "--reduction", reduction}).reducer.wire, DType::bf16);
+  }
 }
 
 TEST(TrainOptions, ReadThePrecision) {

@@ -69,6 +69,21 @@ TEST(Manifest, IsReadBack) {
   EXPECT_EQ(encode(manifest), kSmall);
 }
 
+TEST(Manifest, KeepsTheLossScaleAndTheChoicesOfARun) {
+  Manifest manifest = small_manifest();
+  manifest.state.scaler = {.scale = 0x1p-20, .good_steps = 7, .skipped = 3};
+  manifest.state.options = {{"optim.lr", "0.001"}, {"zero", "1"}};
+  const std::string text = encode(manifest);
+  EXPECT_EQ(decode_manifest(text).state, manifest.state);
+  for (const char* scale : {"0", "-1.5", "null", "\"1\""}) {
+    std::string bad = text;
+    const std::size_t at = bad.find("9.5367431640625e-07");
+    ASSERT_NE(at, std::string::npos) << text;
+    bad.replace(at, 19, scale);
+    EXPECT_THROW(decode_manifest(bad), DataError) << scale;
+  }
+}
+
 TEST(Manifest, IsRefusedWithTensorsOrShardsOutOfOrder) {
   Manifest manifest = small_manifest();
   std::swap(manifest.tensors[0], manifest.tensors[1]);

@@ -122,6 +122,12 @@ void round_elements(const float* x, DType type, float* y, std::size_t n);
 /// y += factor · x, any shape.
 void add_scaled(Stream& stream, float factor, const Tensor& x, const Tensor& y);
 
+/// What an update learns from work queued before it, without the host: read when its kernels run.
+struct UpdateGate {
+  float clip = 1.0F;  // min(1, limit / norm)
+  bool open = true;   // false: nothing is changed
+};
+
 /// One step of AdamW (Loshchilov & Hutter 2019) over equal-sized flat arrays:
 /// g' = (g · scale) · clip, m and v updated, w ← w·(1 − lr·decay) − lr · m̂ / (√v̂ + epsilon).
 /// Adam with L2 (Kingma & Ba 2015) is the same with g' = (g · scale) · clip + l2 · w and no decay.
@@ -132,9 +138,10 @@ struct AdamWStep {
   float epsilon = 1e-8F;
   float weight_decay = 0.0F;
   float l2 = 0.0F;
-  float scale = 1.0F;  // 1 / tokens
-  float clip = 1.0F;   // min(1, clip / norm)
-  std::int64_t t = 1;  // updates so far, this one included
+  float scale = 1.0F;                // 1 / tokens
+  float clip = 1.0F;                 // min(1, clip / norm)
+  std::int64_t t = 1;                // updates so far, this one included
+  const UpdateGate* gate = nullptr;  // instead of `clip`, if given; must outlive the work
 };
 void adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m, const Tensor& v,
            AdamWStep step);
@@ -155,6 +162,7 @@ struct SgdStep {
   float clip = 1.0F;
   bool nesterov = false;
   std::int64_t t = 1;
+  const UpdateGate* gate = nullptr;  // as that of AdamWStep
 };
 void sgd(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& buffer, SgdStep step);
 

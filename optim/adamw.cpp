@@ -24,7 +24,8 @@ void AdamW::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
                     .l2 = decoupled ? 0.0F : slot.weight_decay,
                     .scale = scale.scale,
                     .clip = scale.clip,
-                    .t = t});
+                    .t = t,
+                    .gate = scale.gate});
   }
 }
 

@@ -8,48 +8,85 @@
 #include "lockstep/core/error.h"
 
 namespace lockstep::optim {
+
+struct GlobalNorm::State {
+  struct Place {
+    std::string name;
+    std::int64_t first_block;
+    std::int64_t end_block;
+  };
+  std::vector<Place> places;  // in forward order
+  Shards* shards;
+  std::vector<double> block_sums;
+  Stream* stream = nullptr;  // of the work that writes here
+  double sum = 0.0;
+  kernels::UpdateGate gate;
+};
+
 GlobalNorm::GlobalNorm(const Parameters& parameters, const BucketPlan& plan, Shards* shards)
-    : shards_(shards), block_sums_(static_cast<std::size_t>(blocks_of(plan.arena_elements))) {
+    : state_(std::make_unique<State>()) {
   if (parameters.size() != plan.entries.size()) {
     throw UsageError("global norm: " + std::to_string(parameters.size()) +
                          " parameters with a plan of " + std::to_string(plan.entries.size()),
                      "pass the parameters that the plan was made of");
   }
+  state_->shards = shards;
+  state_->block_sums.resize(static_cast<std::size_t>(blocks_of(plan.arena_elements)));
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const std::int64_t first = plan.entries[i].offset / kBlockElements;
-    places_.push_back({.name = parameters[i]->name(),
-                       .first_block = first,
-                       .end_block = first + blocks_of(plan.entries[i].size)});
+    state_->places.push_back({.name = parameters[i]->name(),
+                              .first_block = first,
+                              .end_block = first + blocks_of(plan.entries[i].size)});
   }
 }
 
-GradientNorm GlobalNorm::measure(Stream& stream, const Tensor& arena) {
-  if (blocks_of(arena.size()) != static_cast<std::int64_t>(block_sums_.size())) {
+GlobalNorm::~GlobalNorm() {
+  if (!state_->stream) return;
+  // After an exception, work that writes here may still be queued. It is local work only.
+  try {
+    state_->stream->synchronize();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): who waits for the stream has seen it
+  }
+}
+
+void GlobalNorm::queue(Stream& stream, const Tensor& arena, const ClipRule& rule) {
+  State& state = *state_;
+  if (blocks_of(arena.size()) != static_cast<std::int64_t>(state.block_sums.size())) {
     throw UsageError("global norm: an arena of " + std::to_string(arena.size()) +
-                         " elements with a plan of " + std::to_string(block_sums_.size()) +
+                         " elements with a plan of " + std::to_string(state.block_sums.size()) +
                          " blocks",
                      "pass the arena that the plan describes");
   }
+  state.stream = &stream;
   const auto sum_blocks = [&](std::int64_t begin, std::int64_t end) {
     kernels::block_square_sums(stream, arena.rows(begin, end), kBlockElements,
-                               block_sums_.data() + begin / kBlockElements);
+                               state.block_sums.data() + begin / kBlockElements);
   };
-  if (shards_) {
-    for (const Shards::Share& share : shards_->own()) sum_blocks(share.begin, share.end);
+  if (state.shards) {
+    for (const Shards::Share& share : state.shards->own()) sum_blocks(share.begin, share.end);
+    state.shards->gather(stream, state.block_sums);
   } else {
     sum_blocks(0, arena.size());
   }
-  stream.synchronize();
-  if (shards_) shards_->gather(block_sums_);
+  stream.enqueue([&state, rule] {
+    state.sum = 0.0;
+    for (const double block : state.block_sums) state.sum += block;
+    const double norm = std::sqrt(state.sum) / rule.divisor;
+    state.gate = {.clip = clip_factor(norm, rule.limit),
+                  .open = std::isfinite(state.sum) && !rule.withhold};
+  });
+}
 
-  double sum = 0.0;
-  for (const double block : block_sums_) sum += block;
-  GradientNorm result{.of_sums = std::sqrt(sum), .non_finite_parameter = {}};
+const kernels::UpdateGate* GlobalNorm::gate() const noexcept { return &state_->gate; }
+
+GradientNorm GlobalNorm::result() const {
+  const State& state = *state_;
+  GradientNorm result{.of_sums = std::sqrt(state.sum), .non_finite_parameter = {}};
   // A square of an f32 cannot overflow f64, so a sum is finite exactly if all elements are.
-  if (std::isfinite(sum)) return result;
-  for (const Place& place : places_) {
-    const auto begin = block_sums_.begin() + place.first_block;
-    const auto end = block_sums_.begin() + place.end_block;
+  if (std::isfinite(state.sum)) return result;
+  for (const State::Place& place : state.places) {
+    const auto begin = state.block_sums.begin() + place.first_block;
+    const auto end = state.block_sums.begin() + place.end_block;
     if (std::any_of(begin, end, [](double block) { return !std::isfinite(block); })) {
       result.non_finite_parameter = place.name;
       return result;
@@ -57,6 +94,12 @@ GradientNorm GlobalNorm::measure(Stream& stream, const Tensor& arena) {
   }
   result.non_finite_parameter = "(padding of the arena)";
   return result;
+}
+
+GradientNorm GlobalNorm::measure(Stream& stream, const Tensor& arena) {
+  queue(stream, arena, {});
+  stream.synchronize();
+  return result();
 }
 
 float clip_factor(double norm, double limit) noexcept {

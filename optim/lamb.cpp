@@ -50,16 +50,18 @@ void Lamb::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
                              .weight_decay = slot.weight_decay,
                              .scale = scale.scale,
                              .clip = scale.clip,
-                             .t = t});
+                             .t = t,
+                             .gate = scale.gate});
     const auto first = to_size(blocks_of(plan_.entries[i].offset + slot.slice.begin()));
     kernels::block_square_sums(stream, weights, kBlockElements, &weights_[first]);
     kernels::block_square_sums(stream, direction, kBlockElements, &directions_[first]);
   }
-  stream.synchronize();
   if (shards_) {
-    shards_->gather(weights_);
-    shards_->gather(directions_);
+    shards_->gather(stream, weights_);
+    shards_->gather(stream, directions_);
   }
+  stream.synchronize();
+  if (scale.gate && !scale.gate->open) return;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const ParameterSlice& slice = slots_[i].slice;
     if (!slice.is_updated()) continue;

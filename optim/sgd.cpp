@@ -40,7 +40,8 @@ void Sgd::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
                   .scale = scale.scale,
                   .clip = scale.clip,
                   .nesterov = options_.nesterov,
-                  .t = t});
+                  .t = t,
+                  .gate = scale.gate});
   }
 }
 

@@ -54,26 +54,36 @@ ParameterSlices Shards::slices() const {
   return ParameterSlices(std::move(slices));
 }
 
-void Shards::gather(std::span<double> by_block) {
-  if (data_.size() == 1) return;
-  const auto each_block = [&](int rank, const auto& visit) {
-    std::int64_t at = rank * given_.size();
-    for (std::size_t bucket = 0; bucket < edges_.size(); ++bucket) {
-      const std::int64_t first = blocks_of(plan_.buckets[bucket].offset);
-      const std::int64_t end = first + blocks_of(edges_[bucket][to_size(rank) + 1]);
-      for (std::int64_t block = first + blocks_of(edges_[bucket][to_size(rank)]); block < end;
-           ++block) {
-        visit(at++, by_block[to_size(block)]);
-      }
+template <typename Visit>
+void Shards::each_block(int rank, const Visit& visit) const {
+  std::int64_t at = rank * given_.size();
+  for (std::size_t bucket = 0; bucket < edges_.size(); ++bucket) {
+    const std::int64_t first = blocks_of(plan_.buckets[bucket].offset);
+    const std::int64_t end = first + blocks_of(edges_[bucket][to_size(rank) + 1]);
+    for (std::int64_t block = first + blocks_of(edges_[bucket][to_size(rank)]); block < end;
+         ++block) {
+      visit(at++, to_size(block));
     }
-  };
-  const std::int64_t before = data_.rank() * given_.size();
-  each_block(data_.rank(),
-             [&](std::int64_t at, double value) { given_.as<double>()[at - before] = value; });
-  data_.all_gather(given_, gathered_).wait();
-  for (int rank = 0; rank < data_.size(); ++rank) {
-    each_block(rank, [&](std::int64_t at, double& value) { value = gathered_.as<double>()[at]; });
   }
+}
+
+void Shards::gather(Stream& compute, std::span<double> by_block) {
+  if (data_.size() == 1) return;
+  compute.enqueue([this, by_block] {
+    const std::int64_t before = data_.rank() * given_.size();
+    each_block(data_.rank(), [&](std::int64_t at, std::size_t block) {
+      given_.as<double>()[at - before] = by_block[block];
+    });
+  });
+  const Work work = data_.all_gather(given_, gathered_, compute.record());
+  compute.enqueue([this, by_block, work] {
+    work.wait();
+    for (int rank = 0; rank < data_.size(); ++rank) {
+      each_block(rank, [&](std::int64_t at, std::size_t block) {
+        by_block[block] = gathered_.as<double>()[at];
+      });
+    }
+  });
 }
 
 void Shards::gather_weights(Stream& compute, const Tensor& arena) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdamW, LAMB and SGD, element by element: the bits do not depend on where arrays are cut.
 #include <cmath>
+#include <optional>
 
 #include "core/cpu/adamw_factors.h"
 #include "core/cpu/arguments.h"
@@ -120,6 +121,15 @@ AdamWFactors factors_of(const AdamWStep& step) {
           .weight_decay = step.weight_decay};
 }
 
+// The step as its gate has it; nothing if that is closed.
+template <typename Step>
+std::optional<Step> gated(Step step) {
+  if (step.gate == nullptr) return step;
+  if (!step.gate->open) return std::nullopt;
+  step.clip = step.gate->clip;
+  return step;
+}
+
 void check_moments(const Arguments& arguments, const Tensor& w, const Tensor& g, const Tensor& m,
                    const Tensor& v, const AdamWStep& step) {
   arguments.tensor("w", w);
@@ -135,9 +145,11 @@ void adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m, co
            AdamWStep step) {
   check_moments(Arguments("adamw", stream), w, g, m, v, step);
   stream.enqueue([=] {
+    const std::optional<AdamWStep> now = gated(step);
+    if (!now) return;
     HWY_DYNAMIC_DISPATCH(adamw_array)
     (w.as<float>(), g.as<float>(), m.as<float>(), v.as<float>(), to_size(w.size()),
-     factors_of(step));
+     factors_of(*now));
   });
 }
 
@@ -145,9 +157,11 @@ void lamb_direction(Stream& stream, const Tensor& w, const Tensor& g, const Tens
                     const Tensor& v, AdamWStep step) {
   check_moments(Arguments("lamb_direction", stream), w, g, m, v, step);
   stream.enqueue([=] {
+    const std::optional<AdamWStep> now = gated(step);
+    if (!now) return;
     HWY_DYNAMIC_DISPATCH(lamb_array)
     (w.as<float>(), g.as<float>(), m.as<float>(), v.as<float>(), to_size(w.size()),
-     factors_of(step));
+     factors_of(*now));
   });
 }
 
@@ -161,9 +175,11 @@ void sgd(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& buffer,
   const bool with_momentum = step.momentum != 0.0F;
   if (with_momentum) arguments.sized("buffer", buffer, w.size());
   stream.enqueue([=] {
+    const std::optional<SgdStep> now = gated(step);
+    if (!now) return;
     HWY_DYNAMIC_DISPATCH(sgd_array)
     (w.as<float>(), g.as<float>(), with_momentum ? buffer.as<float>() : nullptr, to_size(w.size()),
-     step);
+     *now);
   });
 }
 

@@ -63,25 +63,35 @@ void Trainer::State::step() {
   }
   const StepTotals totals = reduce();
   ++done;
-
-  StepRecord record{.attempt = attempt, .step = done, .data_wait_s = data_wait_s};
-  update(totals, record);
-  files->set_progress(done, tokens);
+  open_step = OpenStep{.record = {.attempt = attempt, .step = done, .data_wait_s = data_wait_s},
+                       .totals = totals};
+  queue_update();
   samples->advance();
+  StepRecord& record = open_step->record;
   record.comm_exposed_s = reducer->exposed_seconds();
   record.step_seconds = seconds_since(began);
   record.tokens_per_s = static_cast<double>(totals.tokens) / record.step_seconds;
   record.checkpoint_stall_s = std::exchange(checkpoint_stall_s, 0.0);
+  if (totals.non_finite) take_outcome();
   if (is_multiple(done, options.replica_check)) {
     finish_weights();
     check_replicas(mesh->data(), parameters, done);
   }
   eval_loss = evaluate_if_due();
   record.eval_loss = eval_loss;
-  if (!leads()) return;
+  if (open_step->is_taken) close_step();
+}
 
+void Trainer::State::close_step() {
+  if (!open_step) return;
+  take_outcome();
+  const StepRecord record = std::exchange(open_step, std::nullopt)->record;
+  if (!leads()) return;
   progress->add(record);
-  if (is_multiple(done, options.log_every) || record.eval_loss || finishing) append_to_log(record);
+  if (is_multiple(record.step, options.log_every) || record.eval_loss ||
+      record.step == options.steps) {
+    append_to_log(record);
+  }
   progress->show(record);
 }
 
@@ -105,6 +115,7 @@ void Trainer::State::tell_notice() {
 void Trainer::State::forward_backward(std::int64_t leaf) {
   reducer->begin_leaf(leaf);
   if (!samples->has_samples(leaf)) {
+    close_step();
     if (shards) shards->settle();  // no forward pass asks for the weights
     reducer->zero_leaf();
     return;
@@ -121,6 +132,7 @@ void Trainer::State::forward_backward(std::int64_t leaf) {
 
   const TraceSpan span(trace.get(), "leaf " + std::to_string(leaf), "main");
   const Tensor logits = model->forward(slot.batch.tokens);
+  close_step();  // the loss scale of this step depends on it
   const Tensor gradient =
       loss->forward_backward(logits, slot.batch.targets, reducer->leaf_sums(), loss_scale());
   if (shards) shards->settle();
@@ -135,43 +147,55 @@ StepTotals Trainer::State::reduce() {
   return totals;
 }
 
-void Trainer::State::update(const StepTotals& totals, StepRecord& record) {
-  record.tokens = tokens;
-  if (totals.tokens == 0) {  // nothing changes
-    record.loss = std::numeric_limits<double>::quiet_NaN();
+void Trainer::State::queue_update() {
+  OpenStep& step = *open_step;
+  if (step.totals.tokens == 0) {  // nothing changes
+    step.record.loss = std::numeric_limits<double>::quiet_NaN();
+    step.record.tokens = tokens;
+    step.is_taken = true;
+    files->set_progress(step.record.step, tokens);
     return;
   }
-  const auto count = static_cast<double>(totals.tokens);
-  const float mean = static_cast<float>(totals.loss / count);
-  const optim::GradientNorm gradient = norm->measure(compute, reducer->arena());
-  const float scale = loss_scale();
-  record.loss = mean;
-  record.grad_norm = gradient.per_token(totals.tokens) / static_cast<double>(scale);
-  if (scaler) record.loss_scale = scale;
-  if (totals.non_finite || !gradient.finite()) {
-    withhold(totals, gradient);
-  } else {
-    const float rate = schedule->at(optimizer->updates() + 1);
-    record.lr = rate;
-    optimizer->step(compute,
-                    {.learning_rate = rate,
-                     .scale = static_cast<float>(1.0 / (count * static_cast<double>(scale))),
-                     .clip = optim::clip_factor(record.grad_norm, options.clip)});
-    if (shards) shards->gather_weights(compute, reducer->arena());
-    if (scaler) scaler->good_step();
-  }
-  tokens += totals.tokens;
-  record.tokens = tokens;
-  if (scaler) record.skipped = scaler->state().skipped;
-  compute.synchronize();
-  last_loss = mean;
+  const auto count = static_cast<double>(step.totals.tokens);
+  step.record.loss = static_cast<float>(step.totals.loss / count);
+  step.record.lr = schedule->at(optimizer->updates() + 1);
+  if (scaler) step.record.loss_scale = loss_scale();
+  step.divisor = count * static_cast<double>(loss_scale());
+  norm->queue(compute, reducer->arena(),
+              {.limit = options.clip, .divisor = step.divisor, .withhold = step.totals.non_finite});
+  optimizer->step(compute, {.learning_rate = static_cast<float>(step.record.lr),
+                            .scale = static_cast<float>(1.0 / step.divisor),
+                            .gate = norm->gate()});
+  step.queued = compute.record();
+  if (shards) shards->gather_weights(compute, reducer->arena());
 }
 
-void Trainer::State::withhold(const StepTotals& totals, const optim::GradientNorm& gradient) {
-  const std::int64_t leaf = totals.non_finite_leaf;
+void Trainer::State::take_outcome() {
+  if (!open_step || open_step->is_taken) return;
+  OpenStep& step = *open_step;
+  step.is_taken = true;
+  step.queued.wait();
+  const optim::GradientNorm gradient = norm->result();
+  step.record.grad_norm = gradient.of_sums / step.divisor;
+  if (step.totals.non_finite || !gradient.finite()) {
+    step.record.lr = 0.0;
+    optimizer->set_updates(optimizer->updates() - 1);
+    withhold(gradient);
+  } else if (scaler) {
+    scaler->good_step();
+  }
+  if (scaler) step.record.skipped = scaler->state().skipped;
+  tokens += step.totals.tokens;
+  step.record.tokens = tokens;
+  last_loss = step.record.loss;
+  files->set_progress(step.record.step, tokens);
+}
+
+void Trainer::State::withhold(const optim::GradientNorm& gradient) {
+  const StepTotals& totals = open_step->totals;
   const std::string what =
-      "step " + std::to_string(done) + ": " +
-      (totals.non_finite ? "the loss of micro-batch " + std::to_string(leaf)
+      "step " + std::to_string(open_step->record.step) + ": " +
+      (totals.non_finite ? "the loss of micro-batch " + std::to_string(totals.non_finite_leaf)
                          : "the gradient of " + gradient.non_finite_parameter) +
       " is not finite";
   same_on_all([&] {
@@ -189,6 +213,7 @@ void Trainer::State::withhold(const StepTotals& totals, const optim::GradientNor
 }
 
 void Trainer::State::finish_weights() {
+  take_outcome();
   if (shards) shards->settle();
   compute.synchronize();
 }
@@ -196,6 +221,7 @@ void Trainer::State::finish_weights() {
 std::optional<double> Trainer::State::evaluate_if_due() {
   const bool due = is_multiple(done, options.eval_every) || (finishing && options.eval_every > 0);
   if (!due) return std::nullopt;
+  take_outcome();
   return evaluate(mesh->data(), compute, *model, *loss, corpus.held_back,
                   {.context = options.model.context,
                    .micro_batch = options.micro_batch,
@@ -204,6 +230,7 @@ std::optional<double> Trainer::State::evaluate_if_due() {
 
 TrainEnd Trainer::State::end(Outcome outcome, std::string reason) {
   finish_weights();
+  close_step();
   note_saves();
   TrainEnd end{.outcome = outcome,
                .reason = std::move(reason),

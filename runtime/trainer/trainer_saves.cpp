@@ -99,6 +99,7 @@ void Trainer::State::save() {
   const TraceSpan span(trace.get(), "snapshot", "main");
   const StallTimer timer(checkpoint_stall_s, save_metrics.blocking);
   finish_weights();
+  close_step();
   try {
     if (checkpointer->begin_save(scalars(), state)) return;
   } catch (const Error& error) {
@@ -130,6 +131,7 @@ void Trainer::State::save_now() {
   const TraceSpan span(trace.get(), "save", "main");
   const StallTimer timer(checkpoint_stall_s, save_metrics.blocking);
   finish_weights();
+  close_step();
   try {
     SaveResult saved = checkpointer->save(scalars(), state);
     take({.step = static_cast<std::uint64_t>(done), .saved = std::move(saved), .failure = {}});

@@ -35,6 +35,15 @@ struct BatchSlot {
   Event free;
 };
 
+/// A step whose update is queued. What the host learns late, it learns from the norm.
+struct OpenStep {
+  StepRecord record;
+  StepTotals totals;
+  double divisor = 1.0;  // of gradient sums: tokens, times the loss scale
+  Event queued = {};     // behind the update
+  bool is_taken = false;
+};
+
 /// All parts of a run, in the order in which they are made.
 struct Trainer::State {
   State(ProcessGroup& job, TrainOptions chosen, const Config& config, SignalWatch* watch);
@@ -63,9 +72,16 @@ struct Trainer::State {
   void tell_notice();
   void forward_backward(std::int64_t leaf);
   StepTotals reduce();
-  void update(const StepTotals& totals, StepRecord& record);
-  /// The update is withheld: with fp16 the scale falls and training goes on, else it ends (81).
-  void withhold(const StepTotals& totals, const optim::GradientNorm& gradient);
+  /// Queues norm, clip and update; the device decides whether the update is made.
+  void queue_update();
+  /// Waits for the open step's update and learns what became of it: norm, tokens, loss scale.
+  /// Throws where it was withheld and training cannot go on (81).
+  void take_outcome();
+  /// The update was withheld: with fp16 the scale falls and training goes on, else it ends.
+  void withhold(const optim::GradientNorm& gradient);
+  /// take_outcome(), and a line in log and progress. Nothing without an open step. In the middle of
+  /// the next step, while its first forward pass runs, unless somebody needs it sooner.
+  void close_step();
   /// What the loss's gradient is multiplied by.
   float loss_scale() const noexcept { return scaler ? scaler->scale() : 1.0F; }
   /// Until the host may read all weights: with zero = 1 some are on their way after an update.
@@ -135,6 +151,7 @@ struct Trainer::State {
   bool log_is_behind = false;  // lines of metrics.jsonl wait for space on the disk
   bool notice = false;         // some rank was asked to stop
   bool finishing = false;      // the last step of the run is being done
+  std::optional<OpenStep> open_step;
   std::optional<double> last_loss;
   std::optional<double> eval_loss;  // of the weights as they are now, if evaluated
   std::optional<std::int64_t> bits_broken_at;

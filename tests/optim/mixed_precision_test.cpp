@@ -2,6 +2,7 @@
 // Masters of bf16 and f16 parameters, sums of their gradients, and loss scaling.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <limits>
 #include <mutex>
@@ -305,6 +306,102 @@ TEST(MixedPrecision, ShardsGiveTheBitsOfWholeOptimizers) {
         EXPECT_EQ(train(ranks, type, make, true), whole) << ranks << " ranks";
       }
     }
+  }
+}
+
+enum class Decided : std::uint8_t { by_host, by_device };
+
+// Three steps, in the second of which one leaf's gradient is infinite; all state in the end.
+std::vector<std::vector<float>> train_over_an_infinity(const Make& make, bool sharded,
+                                                       Decided decided) {
+  std::vector<std::vector<float>> all;
+  std::mutex mutex;
+  run_ranks(2, [&](Communicator& group) {
+    const ToyModel model({5, kBlockElements + 17, 9000}, DType::bf16);
+    for (std::size_t p = 0; p < model.size(); ++p) {
+      set_values(model[p], std::vector<float>(static_cast<std::size_t>(model[p].size()), 2.0F));
+    }
+    Stream compute(Device{}, "compute");
+    GradientReducer reducer(group, compute, model.parameters(), 4, {.scatter = sharded});
+    std::unique_ptr<Shards> shards;
+    if (sharded) shards = std::make_unique<Shards>(group, model.parameters(), reducer.plan());
+    GlobalNorm norm(model.parameters(), reducer.plan(), shards.get());
+    const auto optimizer =
+        make(sharded ? shards->slices() : model.parameters(), reducer.plan(), shards.get());
+    StateDict state;
+    optimizer->bind(state);
+    for (int step = 0; step < 3; ++step) {
+      const StepTotals totals = constant_step(reducer, compute, model, [&](std::int64_t leaf) {
+        return step == 1 && leaf == 3 ? kInfinity : static_cast<float>(step + 1) * 10.0F;
+      });
+      const auto tokens = static_cast<double>(totals.tokens);
+      UpdateScale scale{.learning_rate = 0.01F, .scale = static_cast<float>(1.0 / tokens)};
+      if (decided == Decided::by_host) {
+        const GradientNorm measured = norm.measure(compute, reducer.arena());
+        EXPECT_EQ(measured.finite(), step != 1);
+        if (!measured.finite()) continue;
+        scale.clip = clip_factor(measured.per_token(totals.tokens), 1.0);
+        EXPECT_LT(scale.clip, 1.0F);
+        optimizer->step(compute, scale);
+      } else {
+        norm.queue(compute, reducer.arena(), {.limit = 1.0, .divisor = tokens});
+        scale.gate = norm.gate();
+        optimizer->step(compute, scale);
+        compute.synchronize();
+        EXPECT_EQ(norm.result().non_finite_parameter, step == 1 ? "p0" : "");
+        if (step == 1) optimizer->set_updates(optimizer->updates() - 1);
+      }
+      if (shards) {
+        shards->gather_weights(compute, reducer.arena());
+        shards->settle();
+      }
+      compute.synchronize();
+    }
+    EXPECT_EQ(optimizer->updates(), 2);
+    std::vector<std::vector<float>> mine;
+    for (std::size_t p = 0; p < model.size(); ++p) mine.push_back(values_of(model[p]));
+    for (const StateEntry& entry : state.entries()) {
+      mine.emplace_back(entry.tensor.as<float>(), entry.tensor.as<float>() + entry.tensor.size());
+    }
+    const std::lock_guard lock(mutex);
+    if (group.rank() == 0) all = mine;
+  });
+  return all;
+}
+
+// P09 without a word of the host: the norm withholds the update, moments and masters included.
+TEST(MixedPrecision, TheDeviceDecidesAsTheHostWould) {
+  const Make adamw = [](const ParameterSlices& slices, const BucketPlan& /*plan*/,
+                        Shards* /*shards*/) { return std::make_unique<AdamW>(slices); };
+  const Make lamb = [](const ParameterSlices& slices, const BucketPlan& plan, Shards* shards) {
+    return std::make_unique<Lamb>(slices, plan, MomentOptions{}, shards);
+  };
+  const Make sgd = [](const ParameterSlices& slices, const BucketPlan& /*plan*/,
+                      Shards* /*shards*/) {
+    return std::make_unique<Sgd>(slices, SgdOptions{.momentum = 0.9F});
+  };
+  for (const Make& make : {adamw, lamb, sgd}) {
+    for (const bool sharded : {false, true}) {
+      const auto expected = train_over_an_infinity(make, sharded, Decided::by_host);
+      EXPECT_EQ(train_over_an_infinity(make, sharded, Decided::by_device), expected);
+      // The last master, of which rank 0 has a share in any case.
+      EXPECT_NE(expected[5], std::vector<float>(expected[5].size(), 2.0F));
+    }
+  }
+}
+
+TEST(MixedPrecision, ALossThatIsNotFiniteWithholdsTheUpdate) {
+  Toy toy({2.0F});
+  Sgd descent(toy.parameters());
+  const BucketPlan plan = plan_buckets(std::array<std::int64_t, 1>{1}, sizeof(float), {});
+  GlobalNorm norm(toy.parameters(), plan);
+  const Tensor arena = Tensor::zeros(Device{}, {plan.arena_elements}, DType::f32);
+  *arena.as<float>() = 1.0F;
+  for (const bool withhold : {true, false}) {
+    norm.queue(toy.stream(), arena, {.withhold = withhold});
+    const auto values = toy.step(descent, {1.0F}, {.learning_rate = 1.0F, .gate = norm.gate()});
+    EXPECT_EQ(values[0], withhold ? 2.0F : 1.0F);
+    EXPECT_TRUE(norm.result().finite());
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "lockstep/core/parameter.h"
 #include "lockstep/core/stream.h"
 #include "lockstep/core/tensor.h"
+#include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/shards.h"
 
 namespace lockstep::optim {
@@ -25,6 +27,13 @@ struct GradientNorm {
   }
 };
 
+/// What an update is to do with a norm.
+struct ClipRule {
+  double limit = 0.0;     // of the norm per token; 0: off
+  double divisor = 1.0;   // of the sums: tokens, times the loss scale
+  bool withhold = false;  // the update, whatever the norm: the loss was not finite
+};
+
 /// The L2 norm over the gradient arena.
 ///
 /// Squares are f64, summed block by block and then in block order, so that large f32 values do not
@@ -34,20 +43,25 @@ class GlobalNorm {
  public:
   /// With `shards`, borrowed, each rank adds up its own shares.
   GlobalNorm(const Parameters& parameters, const BucketPlan& plan, Shards* shards = nullptr);
-  /// Queues the sums behind the reduced gradients; the host waits for them. `arena`
-  /// [plan.arena_elements] f32, its padding zero. Throws UsageError for another size. Collective
-  /// with shards.
+  ~GlobalNorm();  // waits for what was queued on the stream, which outlives it
+  GlobalNorm(const GlobalNorm&) = delete;
+  GlobalNorm& operator=(const GlobalNorm&) = delete;
+
+  /// Queues the norm behind the reduced gradients, and with it gate(): an update that is queued
+  /// next needs no word of the host. `arena` [plan.arena_elements] f32, its padding zero. Throws
+  /// UsageError for another size. Collective with shards.
+  void queue(Stream& stream, const Tensor& arena, const ClipRule& rule);
+  /// For UpdateScale.
+  const kernels::UpdateGate* gate() const noexcept;
+  /// What was queued last, when the stream has done it.
+  GradientNorm result() const;
+
+  /// Both at once: the host waits.
   GradientNorm measure(Stream& stream, const Tensor& arena);
 
  private:
-  struct Place {
-    std::string name;
-    std::int64_t first_block;
-    std::int64_t end_block;
-  };
-  std::vector<Place> places_;  // in forward order
-  Shards* shards_;
-  std::vector<double> block_sums_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 /// min(1, limit / norm), rounded to f32, without an epsilon. 1 where `limit` is 0 (off) or the norm

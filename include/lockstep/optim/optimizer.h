@@ -9,6 +9,10 @@
 #include "lockstep/core/stream.h"
 #include "lockstep/optim/parameter_slice.h"
 
+namespace lockstep::kernels {
+struct UpdateGate;  // core/kernels.h
+}
+
 namespace lockstep::optim {
 
 /// How a step uses the gradient sums: g · scale · clip, then the rule with `learning_rate`.
@@ -16,13 +20,16 @@ struct UpdateScale {
   float learning_rate = 0.0F;
   float scale = 1.0F;  // 1 / tokens
   float clip = 1.0F;   // clip_factor() of the global norm
+  // Instead of `clip`, if given; closed, the update changes nothing. Must outlive the work.
+  const kernels::UpdateGate* gate = nullptr;
 };
 
 /// A rule that turns gradients into updates. It borrows the parameters, which must outlive it.
 /// Where a parameter is bf16 or f16, it keeps the master.
 ///
 /// An update that is to be withheld (no tokens, a norm that is not finite) is simply not made: the
-/// state and the count stay as they are. One thread.
+/// state and the count stay as they are. Where a gate withholds it, who learns that takes the count
+/// back (set_updates). One thread.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

@@ -39,9 +39,9 @@ class Shards {
   };
   const std::vector<Share>& own() const noexcept { return own_; }
 
-  /// Numbers by arena block: those of this rank's blocks become known to all. Collective; the host
-  /// waits.
-  void gather(std::span<double> by_block);
+  /// Numbers by arena block: those of this rank's blocks become known to all. Collective; queued,
+  /// `by_block` must outlive the work.
+  void gather(Stream& compute, std::span<double> by_block);
 
   /// Begins to give all ranks all weights, as their owners have them when the work queued before is
   /// done: bucket by bucket, that of the first layers first. Whoever then asks for a parameter's
@@ -61,6 +61,9 @@ class Shards {
     Tensor arena;
   };
   void settle(std::size_t bucket);
+  /// visit(place in gathered_, number of the block) for every block of a rank.
+  template <typename Visit>
+  void each_block(int rank, const Visit& visit) const;
 
   Communicator& data_;
   Parameters parameters_;

@@ -53,8 +53,7 @@ class MpiBackend final : public Backend {
   void spread_slices(const Reduction& job, std::size_t piece);
   /// After a spread in another type than f32: takes what came.
   void widen_spread(const Reduction& job, std::size_t piece);
-  /// The bytes of these f32 elements as they travel in `type`: where they lie, or narrowed into
-  /// `memory` from `used` on, which has room for them.
+  /// Writes these f32 elements in `type` to `memory` from `used` on, which has room for them.
   static const std::byte* narrowed(const std::byte* data, std::size_t count, DType type,
                                    std::vector<std::byte>& memory, std::size_t& used);
   /// Where the slices begin that each rank adds up, and the end.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/collectives/bucket_plan.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -39,13 +41,33 @@ BucketPlan plan_buckets(std::span<const std::int64_t> sizes, std::size_t element
   return plan;
 }
 
-std::vector<std::int64_t> share_edges(const Bucket& bucket, int ranks) {
-  std::vector<std::int64_t> edges;
-  const std::int64_t blocks = blocks_of(bucket.size);
-  for (std::int64_t rank = 0; rank <= ranks; ++rank) {
-    edges.push_back(blocks * rank / ranks * kBlockElements);
+std::vector<std::vector<std::int64_t>> share_edges(const BucketPlan& plan, int ranks) {
+  // By how much the ranks before an edge have too many elements so far, times `ranks`: what one
+  // bucket cannot divide evenly the next ones make good.
+  std::vector<std::int64_t> surplus(static_cast<std::size_t>(ranks) + 1);
+  std::vector<std::vector<std::int64_t>> all;
+  for (const Bucket& bucket : plan.buckets) {
+    std::vector<std::int64_t> before{0};  // elements of the bucket before each of its blocks
+    for (const std::size_t member : bucket.members) {
+      for (std::int64_t left = plan.entries[member].size; left > 0; left -= kBlockElements) {
+        before.push_back(before.back() + std::min(left, kBlockElements));
+      }
+    }
+    const auto blocks = before.size() - 1;
+    std::vector<std::int64_t>& edges = all.emplace_back(1, 0);
+    std::size_t edge = 0;
+    for (std::int64_t rank = 1; rank < ranks; ++rank) {
+      std::int64_t& so_far = surplus[static_cast<std::size_t>(rank)];
+      const auto surplus_at = [&](std::size_t at) {
+        return so_far + before[at] * ranks - before.back() * rank;
+      };
+      while (edge < blocks && std::abs(surplus_at(edge + 1)) < std::abs(surplus_at(edge))) ++edge;
+      so_far = surplus_at(edge);
+      edges.push_back(static_cast<std::int64_t>(edge) * kBlockElements);
+    }
+    edges.push_back(bucket.size);
   }
-  return edges;
+  return all;
 }
 
 std::string hash_of(const BucketPlan& plan) {

@@ -137,6 +137,7 @@ GradientReducer::State::State(Communicator& data_group, Stream& compute_stream, 
       schedule(schedule_for(data.rank(), data.size(), leaves, options.reduction)),
       sum_plan(std::make_shared<SumPlan>(sum_plan_for(data.size(), leaves, options))),
       bucket_of(parameters.size()),
+      edges(share_edges(plan, data.size())),
       header(data.rank(), data.size(), leaves),
       marked(parameters.size()),
       unmarked(plan.buckets.size()),
@@ -144,7 +145,6 @@ GradientReducer::State::State(Communicator& data_group, Stream& compute_stream, 
       used(Tensor::zeros(Device{}, {static_cast<std::int64_t>(parameters.size())}, DType::i64)) {
   for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket) {
     for (const std::size_t member : plan.buckets[bucket].members) bucket_of[member] = bucket;
-    edges.push_back(share_edges(plan.buckets[bucket], data.size()));
   }
   // Ranks need different numbers of arenas, but allocate the same.
   int most = 1;

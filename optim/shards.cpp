@@ -14,12 +14,16 @@ std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count)
 }  // namespace
 
 Shards::Shards(Communicator& data, const Parameters& parameters, const BucketPlan& plan)
-    : data_(data), parameters_(parameters), plan_(plan), arrivals_(plan.buckets.size()) {
+    : data_(data),
+      parameters_(parameters),
+      plan_(plan),
+      edges_(share_edges(plan, data.size())),
+      arrivals_(plan.buckets.size()) {
   const auto rank = to_size(data.rank());
   std::vector<std::int64_t> blocks(to_size(data.size()));  // by rank
-  edges_.reserve(plan_.buckets.size());
-  for (const Bucket& bucket : plan_.buckets) {
-    const auto& edges = edges_.emplace_back(share_edges(bucket, data.size()));
+  for (std::size_t i = 0; i < plan_.buckets.size(); ++i) {
+    const Bucket& bucket = plan_.buckets[i];
+    const std::vector<std::int64_t>& edges = edges_[i];
     own_.push_back({.begin = bucket.offset + edges[rank], .end = bucket.offset + edges[rank + 1]});
     for (std::size_t r = 0; r < blocks.size(); ++r) {
       blocks[r] += blocks_of(edges[r + 1] - edges[r]);

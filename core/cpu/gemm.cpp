@@ -91,8 +91,8 @@ void multiply_bf16(const Tensor& a, const Tensor& b, const Tensor& c, const Prob
 
 // Elsewhere oneDNN multiplies bf16 by a plain loop.
 bool has_bf16_products() {
-  constexpr auto kNeeded = static_cast<unsigned>(dnnl_cpu_isa_avx512_core);
-  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kNeeded) == kNeeded;
+  constexpr auto needed = static_cast<unsigned>(dnnl_cpu_isa_avx512_core);
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & needed) == needed;
 }
 
 std::vector<float> widened(const Tensor& x) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "lockstep/core/error.h"
@@ -50,16 +52,58 @@ TEST(BucketPlan, CoversTheArenaWithoutGapsOrOverlap) {
 }
 
 TEST(BucketPlan, SharesABucketInWholeBlocks) {
-  const Bucket bucket = {.offset = 2 * kBlockElements, .size = 7 * kBlockElements, .members = {}};
-  const auto edges = share_edges(bucket, 3);
-  ASSERT_EQ(edges.size(), 4U);
-  const std::int64_t blocks[] = {0, 2, 4, 7};
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(edges[i], blocks[i] * kBlockElements);
-  // More ranks than blocks: some have none.
-  const auto many = share_edges({.offset = 0, .size = kBlockElements, .members = {}}, 4);
-  EXPECT_EQ(many.front(), 0);
-  EXPECT_EQ(many[3], 0);
-  EXPECT_EQ(many.back(), kBlockElements);
+  const std::vector<std::int64_t> sizes = {7 * kBlockElements};
+  const auto edges = share_edges(plan_buckets(sizes, kFloat), 3);
+  ASSERT_EQ(edges.size(), 1U);
+  const std::int64_t blocks[] = {0, 2, 5, 7};
+  ASSERT_EQ(edges[0].size(), 4U);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(edges[0][i], blocks[i] * kBlockElements);
+}
+
+TEST(BucketPlan, SharesFewerBlocksThanRanks) {
+  const std::vector<std::int64_t> sizes = {5};
+  const auto edges = share_edges(plan_buckets(sizes, kFloat), 4);
+  EXPECT_TRUE(std::is_sorted(edges[0].begin(), edges[0].end()));
+  EXPECT_EQ(edges[0].front(), 0);
+  EXPECT_EQ(edges[0].back(), kBlockElements);
+}
+
+// Blocks of biases are nearly empty, and no bucket divides evenly: the ranks' elements do.
+TEST(BucketPlan, SharesElementsEvenlyOverAllBuckets) {
+  std::vector<std::int64_t> sizes;
+  for (int layer = 0; layer < 30; ++layer) {
+    for (const std::int64_t size : {256, 256, 65'536, 256, 4096, 3000, 0, 70'001}) {
+      sizes.push_back(size);
+    }
+  }
+  const BucketPlan plan =
+      plan_buckets(sizes, kFloat, {.first_bucket_bytes = 100'000, .bucket_bytes = 300'000});
+  EXPECT_GT(plan.buckets.size(), 10U);
+  std::int64_t all = 0;
+  for (const std::int64_t size : sizes) all += size;
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    const auto edges = share_edges(plan, ranks);
+    ASSERT_EQ(edges.size(), plan.buckets.size());
+    std::vector<std::int64_t> elements(static_cast<std::size_t>(ranks));
+    for (std::size_t bucket = 0; bucket < edges.size(); ++bucket) {
+      ASSERT_EQ(edges[bucket].size(), elements.size() + 1);
+      EXPECT_EQ(edges[bucket].front(), 0);
+      EXPECT_EQ(edges[bucket].back(), plan.buckets[bucket].size);
+      for (std::size_t rank = 0; rank < elements.size(); ++rank) {
+        const std::int64_t begin = plan.buckets[bucket].offset + edges[bucket][rank];
+        const std::int64_t end = plan.buckets[bucket].offset + edges[bucket][rank + 1];
+        ASSERT_LE(begin, end);
+        EXPECT_EQ(begin % kBlockElements, 0);
+        for (const ArenaEntry& entry : plan.entries) {
+          elements[rank] += std::max<std::int64_t>(
+              0, std::min(end, entry.offset + entry.size) - std::max(begin, entry.offset));
+        }
+      }
+    }
+    for (const std::int64_t each : elements) {
+      EXPECT_LE(std::abs(each * ranks - all), kBlockElements * ranks) << ranks << " ranks";
+    }
+  }
 }
 
 TEST(BucketPlan, NamesTheParameterWithANegativeSize) {

@@ -57,9 +57,11 @@ struct BucketPlan {
 BucketPlan plan_buckets(std::span<const std::int64_t> sizes, std::size_t element_bytes,
                         BucketPlanOptions options = {});
 
-/// Where the ranks' shares of a bucket begin and end, in elements from its beginning: rank r has
-/// [edges[r], edges[r + 1]), whole blocks, of numbers that differ by at most one.
-std::vector<std::int64_t> share_edges(const Bucket& bucket, int ranks);
+/// Where the ranks' shares of each bucket begin and end, in elements from the bucket's beginning:
+/// rank r has [edges[r], edges[r + 1]), whole blocks. Over all buckets the ranks' parameter
+/// elements (without the padding of blocks) differ by two blocks at most, where buckets have that
+/// many.
+std::vector<std::vector<std::int64_t>> share_edges(const BucketPlan& plan, int ranks);
 
 /// SHA-256 over everything in the plan, in hexadecimal: ranks compare it before the first step.
 std::string hash_of(const BucketPlan& plan);

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <thread>
 
 #include "core/kernels.h"
@@ -209,9 +210,22 @@ TEST_P(Conformance, ReducesEachSliceWhereItIsWanted) {
   });
 }
 
-float bf16(float x) {
-  kernels::round_elements(&x, DType::bf16, &x, 1);
-  return x;
+void round_to_bf16(std::span<float> values) {
+  kernels::round_elements(values.data(), DType::bf16, values.data(), values.size());
+}
+
+// The rounded sum of rounded values, added in rank order in f32.
+std::vector<float> bf16_sum(int ranks, std::int64_t size) {
+  std::vector<float> sum(static_cast<std::size_t>(size));
+  std::vector<float> part(sum.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (std::size_t i = 0; i < part.size(); ++i)
+      part[i] = value(rank, static_cast<std::int64_t>(i));
+    round_to_bf16(part);
+    for (std::size_t i = 0; i < part.size(); ++i) sum[i] = rank == 0 ? part[i] : sum[i] + part[i];
+  }
+  round_to_bf16(sum);
+  return sum;
 }
 
 // Parts that are exact in bf16, f32 additions in rank order, a rounded sum: the same bits over
@@ -222,31 +236,28 @@ TEST_P(Conformance, RoundsPartsAndSumsToTheWireType) {
     narrow.parts_type = narrow.sum_type = DType::bf16;
     const auto plan = std::make_shared<SumPlan>(narrow);
     const bool sends = std::string(group.backend_name()) == "mpi";
-    const auto rounded_sum = [&](std::int64_t i) {
-      float sum = bf16(value(0, i));
-      for (int rank = 1; rank < group.size(); ++rank) sum += bf16(value(rank, i));
-      return bf16(sum);
-    };
     for (const std::int64_t size : kSizes) {
       const Tensor data = filled(group.allocate(size, DType::f32), group.rank());
-      kernels::round_elements(data.as<float>(), DType::bf16, data.as<float>(),
-                              static_cast<std::size_t>(size));
+      const std::span values(data.as<float>(), static_cast<std::size_t>(size));
+      round_to_bf16(values);
+      const std::vector<float> wanted = bf16_sum(group.size(), size);
+      const auto wanted_at = [&](std::int64_t i) { return wanted[static_cast<std::size_t>(i)]; };
       const std::uint64_t before = group.bytes_moved();
       group.reduce_parts({data}, data, plan).wait();
-      EXPECT_EQ(differences(data, rounded_sum), 0) << size << " elements";
+      EXPECT_EQ(differences(data, wanted_at), 0) << size << " elements";
       if (sends && size > 100'000) {
         // Slices of cache lines are not quite even.
         const double shares = 2.0 * (group.size() - 1) / group.size();
         EXPECT_NEAR(static_cast<double>(group.bytes_moved() - before),
                     2.0 * shares * static_cast<double>(size), 300.0);
       }
-      kernels::round_elements(filled(data, group.rank()).as<float>(), DType::bf16, data.as<float>(),
-                              static_cast<std::size_t>(size));
+      filled(data, group.rank());
+      round_to_bf16(values);
       const auto edges = uneven_edges(group.size(), size);
       group.reduce_scatter({data}, data, plan, edges).wait();
       const auto rank = static_cast<std::size_t>(group.rank());
       EXPECT_EQ(differences(data.rows(edges[rank], edges[rank + 1]),
-                            [&](auto i) { return rounded_sum(edges[rank] + i); }),
+                            [&](auto i) { return wanted_at(edges[rank] + i); }),
                 0)
           << size << " elements, slice of rank " << rank;
     }

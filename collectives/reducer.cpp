@@ -45,17 +45,6 @@ SumPlan sum_plan_for(int ranks, std::int64_t leaves, const ReducerOptions& optio
   return plan;
 }
 
-ReducerOptions checked(ReducerOptions options) {
-  if (options.wire == DType::f32) return options;
-  if (options.wire != DType::bf16 || options.reduction == Reduction::invariant) {
-    throw ConfigError(std::string("wire = ") + to_string(options.wire) +
-                          " with reduction = " + to_string(options.reduction),
-                      "a wire type of bf16 needs reduction = fast or ordered: rounding on the way "
-                      "makes the bits depend on the number of ranks");
-  }
-  return options;
-}
-
 std::int64_t checked_leaves(int ranks, std::int64_t leaves) {
   if (ranks <= leaves) return leaves;
   throw ConfigError(std::to_string(ranks) + " data-parallel ranks for " + std::to_string(leaves) +
@@ -75,6 +64,15 @@ const char* to_string(Reduction reduction) noexcept {
       return "invariant";
   }
   return "?";
+}
+
+void check(const ReducerOptions& options) {
+  if (options.wire == DType::f32) return;
+  if (options.wire == DType::bf16 && options.reduction != Reduction::invariant) return;
+  throw ConfigError(std::string("wire = ") + to_string(options.wire) +
+                        " with reduction = " + to_string(options.reduction),
+                    "a wire type of bf16 needs reduction = fast or ordered, since what is rounded "
+                    "between ranks depends on their number");
 }
 
 struct GradientReducer::State {
@@ -131,7 +129,7 @@ GradientReducer::State::State(Communicator& data_group, Stream& compute_stream, 
       compute(compute_stream),
       parameters(std::move(borrowed)),
       leaves(checked_leaves(data.size(), all_leaves)),
-      options(checked(chosen)),
+      options(chosen),
       plan(plan_for(parameters, options)),
       range(owned_leaves(data.rank(), data.size(), leaves)),
       schedule(schedule_for(data.rank(), data.size(), leaves, options.reduction)),
@@ -143,6 +141,7 @@ GradientReducer::State::State(Communicator& data_group, Stream& compute_stream, 
       unmarked(plan.buckets.size()),
       written(plan.buckets.size()),
       used(Tensor::zeros(Device{}, {static_cast<std::int64_t>(parameters.size())}, DType::i64)) {
+  check(options);
   for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket) {
     for (const std::size_t member : plan.buckets[bucket].members) bucket_of[member] = bucket;
   }
@@ -276,10 +275,10 @@ void GradientReducer::State::launch_up_to(std::size_t end) {
   if (launched.empty() && end > 0) {
     told = data.all_gather(header.mine(), header.all(), compute.record()).event();
   }
+  const bool narrow = sum_plan->parts_type != DType::f32;
   while (launched.size() < end) {
     const std::size_t bucket = launched.size();
     const Tensor sum = in_bucket(0, bucket);
-    const bool narrow = sum_plan->parts_type != DType::f32;
     if (options.reduction == Reduction::fast && !options.scatter && !narrow) {
       launched.push_back(data.all_reduce(sum, ReduceOp::sum, compute.record()));
       continue;

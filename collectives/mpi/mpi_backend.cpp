@@ -131,17 +131,22 @@ void MpiBackend::exchange_slices(const Reduction& job, std::size_t piece) {
 void MpiBackend::add_own_slice(const Reduction& job, std::size_t piece) {
   const Slice mine = job.slice_of(rank_, piece);
   if (mine.size == 0) return;
-  const std::byte* received = scratch_.data();
-  if (job.narrows_parts()) {
-    const std::size_t elements = job.parts() * mine.size;
-    wide_.resize(std::max(wide_.size(), elements * job.width));
-    kernels::convert_elements(received, job.parts_type, wide_.data(), DType::f32, elements);
-    received = wide_.data();
-  }
+  const std::size_t first_own = job.first_of[static_cast<std::size_t>(rank_)];
   std::vector<const std::byte*> parts(job.parts());
-  for (std::size_t p = 0; p < parts.size(); ++p) parts[p] = received + p * mine.size * job.width;
-  for (std::size_t p = 0; p < job.own.size(); ++p) {
-    parts[job.first_of[static_cast<std::size_t>(rank_)] + p] = job.own[p] + mine.begin * job.width;
+  if (job.narrows_parts()) {
+    wide_.resize(std::max(wide_.size(), parts.size() * mine.size * job.width));
+  }
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const std::byte* const came = scratch_.data() + p * mine.size * job.part_width();
+    if (p >= first_own && p - first_own < job.own.size()) {
+      parts[p] = job.own[p - first_own] + mine.begin * job.width;
+    } else if (job.narrows_parts()) {
+      std::byte* const wide = wide_.data() + p * mine.size * job.width;
+      kernels::convert_elements(came, job.parts_type, wide, DType::f32, mine.size);
+      parts[p] = wide;
+    } else {
+      parts[p] = came;
+    }
   }
   job.combine(parts, job.out + mine.begin * job.width, mine.size);
 }

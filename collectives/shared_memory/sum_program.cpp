@@ -37,9 +37,9 @@ class Block {
         sums_(parts.size()),
         now_(parts.size()),
         targets_(outs.size()),
-        rounds_(plan.sum_type != DType::f32),
-        ends_in_result_(!rounds_ && !plan.adds.empty() && plan.adds.back().into == plan.result) {
-    if (rounds_) rounded_.resize(kBlock);
+        rounded_(plan.sum_type == DType::f32 ? 0 : kBlock),
+        ends_in_result_(rounded_.empty() && !plan.adds.empty() &&
+                        plan.adds.back().into == plan.result) {
     const std::size_t to_keep = plan.adds.size() - (ends_in_result_ ? 1 : 0);
     for (std::size_t i = 0; i < to_keep; ++i) sums_[to_size(plan.adds[i].into)].resize(kBlock);
   }
@@ -59,7 +59,7 @@ class Block {
       now_[to_size(add.into)] = sum;
     }
     const float* result = now_[to_size(plan_.result)];
-    if (rounds_) {
+    if (!rounded_.empty()) {
       kernels::round_elements(result, plan_.sum_type, rounded_.data(), n);
       result = rounded_.data();
     }
@@ -81,9 +81,8 @@ class Block {
   std::vector<std::vector<float>> sums_;  // empty for parts that are never a sum on the way
   std::vector<const float*> now_;
   std::vector<float*> targets_;
-  bool rounds_;
+  std::vector<float> rounded_;  // a block of the sum, if it is to be rounded
   bool ends_in_result_;
-  std::vector<float> rounded_;
 };
 
 }  // namespace

@@ -147,8 +147,7 @@ void round_elements(const float* x, DType type, float* y, std::size_t n) {
 void round(Stream& stream, const Tensor& x, DType type) {
   const Arguments arguments("round", stream);
   arguments.tensor("x", x);
-  arguments.require(type == DType::f32 || is_half(type), "no rounding to this type",
-                    "round to f32, bf16 or f16");
+  arguments.require(is_weight_type(type), "no rounding to this type", "round to f32, bf16 or f16");
   stream.enqueue(
       [x, type] { round_elements(x.as<float>(), type, x.as<float>(), to_size(x.size())); });
 }

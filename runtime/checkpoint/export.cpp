@@ -96,7 +96,7 @@ ExportResult export_commit(ObjectStore& store, const fs::path& folder,
   }
   std::vector<const TensorLine*> tensors;
   for (const TensorLine& tensor : found.manifest.tensors) {
-    if (is_floating(tensor.dtype)) tensors.push_back(&tensor);
+    if (is_weight_type(tensor.dtype)) tensors.push_back(&tensor);
   }
   CommitReader reader(store, found.manifest);
   std::error_code error;

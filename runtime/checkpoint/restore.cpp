@@ -59,13 +59,9 @@ CommitReader::CommitReader(ObjectStore& store, const Manifest& manifest)
   }
 }
 
-void CommitReader::read(const TensorLine& tensor, StateKind kind, std::byte* target) {
+void CommitReader::read_saved(const TensorLine& tensor, StateKind kind, FlatRun run,
+                              std::byte* target) {
   const Box box = whole_box(unsigned_shape(tensor.shape));
-  read(tensor, kind, box, {.start = 0, .length = elements_of(box)}, target);
-}
-
-void CommitReader::read(const TensorLine& tensor, StateKind kind, const Box& box, FlatRun run,
-                        std::byte* target) {
   const std::string path = dataset_path(to_string(kind), tensor.name, 0);
   if (run.length == 0) return;
   std::vector<std::pair<Part, std::vector<CopyRun>>> reads;
@@ -96,16 +92,16 @@ void CommitReader::read(const TensorLine& tensor, StateKind kind, const Box& box
   }
 }
 
-void CommitReader::read_as(const TensorLine& tensor, StateKind kind, const Box& box, FlatRun run,
-                           const Tensor& target) {
+void CommitReader::read(const TensorLine& tensor, StateKind kind, FlatRun run,
+                        const Tensor& target) {
   const StateKind source = source_of(tensor, kind, target.dtype());
   const DType saved = saved_type(tensor, source);
   if (saved == target.dtype()) {
-    read(tensor, source, box, run, static_cast<std::byte*>(target.data()));
+    read_saved(tensor, source, run, static_cast<std::byte*>(target.data()));
     return;
   }
   std::vector<std::byte> bytes(run.length * size_of(saved));
-  read(tensor, source, box, run, bytes.data());
+  read_saved(tensor, source, run, bytes.data());
   const std::vector<float> wide = widened(bytes.data(), run.length, saved);
   kernels::convert_elements(wide.data(), DType::f32, target.data(), target.dtype(), wide.size());
 }
@@ -132,11 +128,11 @@ void check_table(const Manifest& manifest, const StateDict& state, TableMatch ma
       throw UsageError("tensor " + name + " is not replicated",
                        "this build saves and loads data-parallel replicas");
     }
-    auto found = saved.find({entry.name, entry.kind});
+    const auto found = saved.find({entry.name, entry.kind});
     // Another precision than that of the checkpoint: masters come from parameters, and back.
     if (found == saved.end() && entry.kind == StateKind::master) {
       const auto param = param_of.find(entry.name);
-      if (param != param_of.end() && is_floating(param->second->dtype) &&
+      if (param != param_of.end() && is_weight_type(param->second->dtype) &&
           param->second->shape == entry.shape()) {
         continue;
       }
@@ -147,8 +143,8 @@ void check_table(const Manifest& manifest, const StateDict& state, TableMatch ma
     }
     const TensorLine& tensor = *found->second;
     const DType dtype = saved_type(tensor, entry.kind);
-    const bool same_type =
-        dtype == entry.tensor.dtype() || (is_floating(dtype) && is_floating(entry.tensor.dtype()));
+    const bool same_type = dtype == entry.tensor.dtype() ||
+                           (is_weight_type(dtype) && is_weight_type(entry.tensor.dtype()));
     if (tensor.shape != entry.shape() || !same_type) {
       lines.push_back("changed: " + name + " " + to_string(dtype) + " " + to_string(tensor.shape) +
                       " -> " + to_string(entry.tensor.dtype()) + " " + to_string(entry.shape()));
@@ -172,16 +168,15 @@ void check_table(const Manifest& manifest, const StateDict& state, TableMatch ma
 void restore(ObjectStore& store, const Manifest& manifest, const StateDict& state) {
   CommitReader reader(store, manifest);
   for (const TensorLine& tensor : manifest.tensors) {
-    const Box box = whole_box(unsigned_shape(tensor.shape));
     for (const StateKind kind : {StateKind::param, StateKind::master, StateKind::m, StateKind::v}) {
       const StateEntry* entry = state.find(tensor.name, kind);
       if (!entry || (kind != StateKind::master && !has_kind(tensor, kind))) continue;
-      FlatRun run{.start = 0, .length = elements_of(box)};
+      FlatRun run{.start = 0, .length = static_cast<std::uint64_t>(elements_of(tensor.shape))};
       if (entry->pieces) {
         const auto begin = static_cast<std::uint64_t>(entry->pieces->begin());
         run = {.start = begin, .length = static_cast<std::uint64_t>(entry->pieces->end()) - begin};
       }
-      reader.read_as(tensor, kind, box, run, entry->tensor);
+      reader.read(tensor, kind, run, entry->tensor);
     }
   }
 }

@@ -21,23 +21,20 @@ class CommitReader {
  public:
   CommitReader(ObjectStore& store, const Manifest& manifest);
 
-  /// Fills `target`, the elements `run` of the row-major flattening of the tensor's box `box`, in
-  /// the tensor's own type. Throws DamageError for damage, a hole or an overlap.
-  void read(const TensorLine& tensor, StateKind kind, const Box& box, FlatRun run,
-            std::byte* target);
-  /// The same into `target`, whose type may be another floating-point one than the saved: a master
-  /// that was not saved is the widened parameter, and a parameter of another type comes from the
-  /// master.
-  void read_as(const TensorLine& tensor, StateKind kind, const Box& box, FlatRun run,
-               const Tensor& target);
-  /// read() for all of the tensor.
-  void read(const TensorLine& tensor, StateKind kind, std::byte* target);
+  /// Fills `target` with the elements `run` of the tensor's row-major flattening. Its type may be
+  /// another of weights than the saved one: a master that was not saved is the widened parameter,
+  /// and a parameter of another type comes from the master. Throws DamageError for damage, a hole
+  /// or an overlap.
+  void read(const TensorLine& tensor, StateKind kind, FlatRun run, const Tensor& target);
 
  private:
   struct Part {
     const std::string* key;  // of the shard
     const Fragment* fragment;
   };
+
+  /// In the saved type.
+  void read_saved(const TensorLine& tensor, StateKind kind, FlatRun run, std::byte* target);
 
   ObjectStore& store_;
   const Manifest& manifest_;

@@ -24,40 +24,11 @@ void hash_weight(Sha256& hash, const std::string& name, const std::vector<float>
   hash.update(little_endian(values));
 }
 
-}  // namespace
-
-bool is_floating(DType dtype) noexcept {
-  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
-}
-
-std::vector<float> widened(const std::byte* data, std::size_t elements, DType dtype) {
-  std::vector<float> values(elements);
-  kernels::convert_elements(data, dtype, values.data(), DType::f32, elements);
-  return values;
-}
-
-std::vector<float> read_weight(CommitReader& reader, const TensorLine& tensor) {
-  const bool has_master =
-      std::find(tensor.kinds.begin(), tensor.kinds.end(), StateKind::master) != tensor.kinds.end();
-  const StateKind kind = has_master ? StateKind::master : StateKind::param;
-  const DType dtype = saved_type(tensor, kind);
-  const auto elements = static_cast<std::size_t>(elements_of(tensor.shape));
-  std::vector<std::byte> bytes(elements * size_of(dtype));
-  reader.read(tensor, kind, bytes.data());
-  return widened(bytes.data(), elements, dtype);
-}
-
-std::span<const std::byte> little_endian(const std::vector<float>& values) noexcept {
-  return std::as_bytes(std::span(values));
-}
-
-namespace {
-
 // In byte order of the names; the master where there is one.
 std::vector<const StateEntry*> weights_of(const StateDict& state) {
   std::vector<const StateEntry*> weights;
   for (const StateEntry& entry : state.entries()) {
-    if (entry.kind != StateKind::param || !is_floating(entry.tensor.dtype())) continue;
+    if (entry.kind != StateKind::param || !is_weight_type(entry.tensor.dtype())) continue;
     const StateEntry* master = state.find(entry.name, StateKind::master);
     weights.push_back(master ? master : &entry);
   }
@@ -66,18 +37,11 @@ std::vector<const StateEntry*> weights_of(const StateDict& state) {
   return weights;
 }
 
-std::vector<float> widened(const Tensor& tensor) {
-  return widened(static_cast<const std::byte*>(tensor.data()),
-                 static_cast<std::size_t>(tensor.size()), tensor.dtype());
-}
-
-// Pieces have different sizes, but all_gather takes equal ones.
+// On rank 0. Pieces have different sizes, but all_gather takes equal ones.
 std::vector<float> gathered(const StateEntry& entry, Communicator& data) {
-  const FlatPieces& pieces = *entry.pieces;
+  const std::vector<std::int64_t>& edges = entry.pieces->edges;
   std::int64_t most = 0;
-  for (std::size_t r = 0; r + 1 < pieces.edges.size(); ++r) {
-    most = std::max(most, pieces.edges[r + 1] - pieces.edges[r]);
-  }
+  for (std::size_t r = 0; r + 1 < edges.size(); ++r) most = std::max(most, edges[r + 1] - edges[r]);
   const Tensor mine = Tensor::zeros(Device{}, {most}, DType::f32);
   const Tensor all(Device{}, {data.size(), most}, DType::f32);
   if (entry.tensor.size() > 0) {
@@ -85,37 +49,57 @@ std::vector<float> gathered(const StateEntry& entry, Communicator& data) {
   }
   data.all_gather(mine, all).wait();
   std::vector<float> values;
-  for (std::int64_t r = 0; r < data.size(); ++r) {
-    const float* piece = all.as<float>() + r * most;
-    const auto rank = static_cast<std::size_t>(r);
-    values.insert(values.end(), piece, piece + pieces.edges[rank + 1] - pieces.edges[rank]);
+  for (std::size_t r = 0; data.rank() == 0 && r + 1 < edges.size(); ++r) {
+    const float* piece = all.as<float>() + static_cast<std::int64_t>(r) * most;
+    values.insert(values.end(), piece, piece + edges[r + 1] - edges[r]);
   }
   return values;
 }
 
-}  // namespace
-
-std::string weights_sha256(const StateDict& state) {
+// `data` is null where nothing is in pieces.
+std::string sha256_of(const StateDict& state, Communicator* data) {
+  const bool hashes = !data || data->rank() == 0;
   Sha256 hash;
   for (const StateEntry* weight : weights_of(state)) {
-    if (weight->pieces) {
+    std::vector<float> values;
+    if (weight->pieces && !data) {
       throw UsageError("weights_sha256: the master of " + weight->name + " is in pieces",
                        "pass the communicator of the ranks that hold them");
     }
-    hash_weight(hash, weight->name, widened(weight->tensor));
+    if (weight->pieces) {
+      values = gathered(*weight, *data);
+    } else if (hashes) {
+      values = widened(static_cast<const std::byte*>(weight->tensor.data()),
+                       static_cast<std::size_t>(weight->tensor.size()), weight->tensor.dtype());
+    }
+    if (hashes) hash_weight(hash, weight->name, values);
   }
-  return to_hex(hash.finish());
+  return hashes ? to_hex(hash.finish()) : std::string();
 }
 
+}  // namespace
+
+std::vector<float> widened(const std::byte* data, std::size_t elements, DType dtype) {
+  std::vector<float> values(elements);
+  kernels::convert_elements(data, dtype, values.data(), DType::f32, elements);
+  return values;
+}
+
+std::vector<float> read_weight(CommitReader& reader, const TensorLine& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(elements_of(tensor.shape)));
+  reader.read(tensor, StateKind::master, {.start = 0, .length = values.size()},
+              Tensor::borrow(values.data(), tensor.shape, DType::f32, Device{}));
+  return values;
+}
+
+std::span<const std::byte> little_endian(const std::vector<float>& values) noexcept {
+  return std::as_bytes(std::span(values));
+}
+
+std::string weights_sha256(const StateDict& state) { return sha256_of(state, nullptr); }
+
 std::string weights_sha256(const StateDict& state, Communicator& data) {
-  Sha256 hash;
-  for (const StateEntry* weight : weights_of(state)) {
-    if (!weight->pieces && data.rank() != 0) continue;
-    const std::vector<float> values =
-        weight->pieces ? gathered(*weight, data) : widened(weight->tensor);
-    if (data.rank() == 0) hash_weight(hash, weight->name, values);
-  }
-  return data.rank() == 0 ? to_hex(hash.finish()) : std::string();
+  return sha256_of(state, &data);
 }
 
 std::string weights_sha256(ObjectStore& store, std::optional<std::uint64_t> step) {
@@ -123,7 +107,7 @@ std::string weights_sha256(ObjectStore& store, std::optional<std::uint64_t> step
   CommitReader reader(store, found.manifest);
   Sha256 hash;
   for (const TensorLine& tensor : found.manifest.tensors) {
-    if (is_floating(tensor.dtype)) hash_weight(hash, tensor.name, read_weight(reader, tensor));
+    if (is_weight_type(tensor.dtype)) hash_weight(hash, tensor.name, read_weight(reader, tensor));
   }
   return to_hex(hash.finish());
 }

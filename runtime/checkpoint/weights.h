@@ -9,8 +9,6 @@
 
 namespace lockstep {
 
-bool is_floating(DType dtype) noexcept;
-
 /// Elements of a floating-point type as f32; exact, also for subnormals, infinities and NaN.
 std::vector<float> widened(const std::byte* data, std::size_t elements, DType dtype);
 

@@ -17,7 +17,7 @@ namespace {
 constexpr double kStd = 0.02;  // of the initial weights
 
 DType checked_type(DType type) {
-  if (type == DType::f32 || is_half(type)) return type;
+  if (is_weight_type(type)) return type;
   throw UsageError(std::string("gpt2: matrices of type ") + to_string(type),
                    "use f32, bf16 or f16");
 }

@@ -120,11 +120,7 @@ TrainOptions train_options(const Config& config) {
                         .max = config.real("loss_scale.max")};
   options.reducer.reduction = reduction_of(config.text("reduction"));
   options.reducer.wire = config.text("wire") == "bf16" ? DType::bf16 : DType::f32;
-  if (options.reducer.wire != DType::f32 && options.reducer.reduction == Reduction::invariant) {
-    throw ConfigError("wire = bf16 with reduction = invariant",
-                      "give --reduction ordered or fast, or leave wire at f32: what is rounded "
-                      "between ranks depends on their number");
-  }
+  check(options.reducer);
   options.reducer.bucket_bytes = static_cast<std::size_t>(config.integer("bucket_bytes"));
   options.reducer.unused = config.text("unused") == "zero" ? Unused::zero : Unused::error;
   options.zero = static_cast<int>(config.integer("zero"));

@@ -218,6 +218,11 @@ void Trainer::State::finish_weights() {
   compute.synchronize();
 }
 
+void Trainer::State::finish_step() {
+  finish_weights();
+  close_step();
+}
+
 std::optional<double> Trainer::State::evaluate_if_due() {
   const bool due = is_multiple(done, options.eval_every) || (finishing && options.eval_every > 0);
   if (!due) return std::nullopt;
@@ -229,8 +234,7 @@ std::optional<double> Trainer::State::evaluate_if_due() {
 }
 
 TrainEnd Trainer::State::end(Outcome outcome, std::string reason) {
-  finish_weights();
-  close_step();
+  finish_step();
   note_saves();
   TrainEnd end{.outcome = outcome,
                .reason = std::move(reason),

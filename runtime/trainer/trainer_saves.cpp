@@ -98,8 +98,7 @@ void Trainer::State::save() {
   }
   const TraceSpan span(trace.get(), "snapshot", "main");
   const StallTimer timer(checkpoint_stall_s, save_metrics.blocking);
-  finish_weights();
-  close_step();
+  finish_step();
   try {
     if (checkpointer->begin_save(scalars(), state)) return;
   } catch (const Error& error) {
@@ -130,8 +129,7 @@ void Trainer::State::save_now() {
   if (committed == done) return;
   const TraceSpan span(trace.get(), "save", "main");
   const StallTimer timer(checkpoint_stall_s, save_metrics.blocking);
-  finish_weights();
-  close_step();
+  finish_step();
   try {
     SaveResult saved = checkpointer->save(scalars(), state);
     take({.step = static_cast<std::uint64_t>(done), .saved = std::move(saved), .failure = {}});

@@ -86,6 +86,8 @@ struct Trainer::State {
   float loss_scale() const noexcept { return scaler ? scaler->scale() : 1.0F; }
   /// Until the host may read all weights: with zero = 1 some are on their way after an update.
   void finish_weights();
+  /// finish_weights(), then close_step(): before a save and at the end.
+  void finish_step();
   std::optional<double> evaluate_if_due();
   TrainEnd end(Outcome outcome, std::string reason);
 

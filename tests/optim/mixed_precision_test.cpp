@@ -105,17 +105,21 @@ TEST(LossScaler, RefusesOptionsOutOfRange) {
   EXPECT_THROW(LossScaler({.growth_every = 0}), ConfigError);
 }
 
-// P06: unscaled, then clipped.
+// P06: unscaled, then clipped; the norm that is reported is the unscaled one.
 TEST(MixedPrecision, P06ClipsWhatIsUnscaled) {
+  const std::vector<float> gradients = {3072.0F, 4096.0F};
+  const double scale = 1024.0;
   Toy toy({0.0F, 0.0F});
   Sgd descent(toy.parameters());
-  const double scale = 1024.0;
-  const double norm = std::hypot(3072.0, 4096.0) / scale;
-  EXPECT_EQ(norm, 5.0);
-  const auto values = toy.step(descent, {3072.0F, 4096.0F},
-                               {.learning_rate = 1.0F,
-                                .scale = static_cast<float>(1.0 / scale),
-                                .clip = clip_factor(norm, 1.0)});
+  const BucketPlan plan = plan_buckets(std::array<std::int64_t, 1>{2}, sizeof(float), {});
+  GlobalNorm norm(toy.parameters(), plan);
+  const Tensor arena = Tensor::zeros(Device{}, {plan.arena_elements}, DType::f32);
+  std::copy(gradients.begin(), gradients.end(), arena.as<float>());
+  norm.queue(toy.stream(), arena, {.limit = 1.0, .divisor = scale});
+  const auto values = toy.step(
+      descent, gradients,
+      {.learning_rate = 1.0F, .scale = static_cast<float>(1.0 / scale), .gate = norm.gate()});
+  EXPECT_EQ(norm.result().of_sums / scale, 5.0);
   expect_close(values[0], -0.6);
   expect_close(values[1], -0.8);
 }

@@ -59,9 +59,8 @@ def check_end_of_scale(folder):
 
 def check_change(folder):
     """bf16 -> f32 -> fp16: goes on from the masters, and says that the bits are others."""
-    first = run(folder, "change", 2, 75, precision="bf16", pause_at=4, zero=1)
-    assert "bits_broken_at_step" not in json.dumps(result_of(folder / "change")) or \
-        result_of(folder / "change")["bits_broken_at_step"] is None, first
+    run(folder, "change", 2, 75, precision="bf16", pause_at=4, zero=1)
+    assert result_of(folder / "change").get("bits_broken_at_step") is None
     weights = result_of(folder / "change")["weights_sha256"]
     text = run(folder, "change", 3, 75, precision="f32", pause_at=8)
     assert "precision was bf16 and is f32" in text, text

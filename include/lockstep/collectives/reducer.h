@@ -42,6 +42,9 @@ struct ReducerOptions {
   bool overlap = true;  // false: every bucket is launched after the last backward, for comparison
 };
 
+/// Throws ConfigError for a wire type that the reduction does not have.
+void check(const ReducerOptions& options);
+
 /// What one leaf (micro-batch) adds to the step's sums; the loss writes it on the compute stream.
 struct LeafSums {
   double loss = 0.0;  // sum over valid tokens, nats

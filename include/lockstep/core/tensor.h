@@ -19,6 +19,10 @@ enum class DType : std::uint8_t { f32, bf16, f16, f64, i64, i32, u8 };
 std::size_t size_of(DType dtype) noexcept;
 /// bf16 and f16: 16 bits of a real number.
 constexpr bool is_half(DType dtype) noexcept { return dtype == DType::bf16 || dtype == DType::f16; }
+/// f32, bf16 and f16: what weights are made of.
+constexpr bool is_weight_type(DType dtype) noexcept {
+  return dtype == DType::f32 || is_half(dtype);
+}
 /// "f32", "bf16", …
 const char* to_string(DType dtype) noexcept;
 

@@ -97,12 +97,13 @@ def theirs(name, ranks, options):
         return Server(name, [options.torchrun, "--standalone", "--nproc-per-node", ranks,
                              ROOT / "bench/peers/torch_allreduce.py", options.repeats],
                       GLOO_SOCKET_IFNAME="lo", THP_MEM_ALLOC_ENABLE="1")  # fmt: skip
+    arguments = ["huge"] if name == "mpi-huge" else []
     words = ["mpirun", "-n", ranks]
     if ranks > len(os.sched_getaffinity(0)):
         words += ["--oversubscribe"]
     for key, value in RING.items() if name == "mpi-ring" else ():
         words += ["--mca", key, value]
-    return Server(name, [*words, BUILT / "mpi_allreduce", options.repeats],
+    return Server(name, [*words, BUILT / "mpi_allreduce", options.repeats, *arguments],
                   OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")  # fmt: skip
 
 
@@ -170,7 +171,7 @@ def print_tables(ranks, turns, dropped, options):
             ratio = statistics.median(turn["ratio"] for turn in group)
             low, high = quantiles([turn["ratio"] for turn in group])
             times = [statistics.median(turn[key] for turn in group) for key in ("ours_s", "peer_s")]
-            goal = GOALS[peer].get(size) if ranks == 2 else None
+            goal = GOALS.get(peer, {}).get(size) if ranks == 2 else None
             verdict = f"≥ {goal}: {'met' if ratio >= goal else 'missed'}" if goal else ""
             print(f"| {size_text(size)} | {state} | {ratio:.3g} | {low:.3g}–{high:.3g} | {len(group)} | "
                   f"{times[0] * 1e6:.4g} µs | {times[1] * 1e6:.4g} µs | {verdict} |")  # fmt: skip
@@ -184,7 +185,8 @@ def main():
 
     parser.add_argument("--ranks", type=numbers, default=[2, 4])
     parser.add_argument("--sizes", type=numbers, default=SIZES, help="bytes")
-    parser.add_argument("--peers", type=lambda text: text.split(","), default=list(GOALS))
+    parser.add_argument("--peers", type=lambda text: text.split(","), default=list(GOALS),
+                        help="of mpi, mpi-ring, gloo, and mpi-huge: buffers that ask for huge pages")
     parser.add_argument("--minutes", type=float, default=5, help="for each number of ranks")
     parser.add_argument("--slice", type=float, default=1, help="seconds that a size gets a round, or one turn")
     parser.add_argument("--repeats", type=int, default=3, help="timed refills a sample, which is their median")

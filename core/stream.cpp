@@ -167,6 +167,8 @@ Stream::~Stream() {
 
 Device Stream::device() const noexcept { return state_->device; }
 
+void* Stream::native() const noexcept { return nullptr; }
+
 void Stream::enqueue(std::function<void()> task) {
   state_->push([state = state_.get(), task = std::move(task)] { state->guarded(task); });
 }

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All-reduce of the MPI library itself, as a peer of `lockstep bench allreduce --sizes -`.
  *
- *   mpicc -O3 mpi_allreduce.c -o mpi_allreduce && mpirun -n 2 mpi_allreduce REPEATS
+ *   mpicc -O3 mpi_allreduce.c -o mpi_allreduce && mpirun -n 2 mpi_allreduce REPEATS [huge]
  *
  * Reads sizes in bytes from rank 0's stdin, a line each, and answers each at once with a line of
- * JSON. In between no rank spins. The buffer asks for huge pages, as Lockstep's memory does. */
+ * JSON. In between no rank spins. The buffer is of malloc, as a program's are; with "huge" it asks for
+ * huge pages, as Lockstep's memory does. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
 enum { SMALL = 65536, CALLS = 50, HUGE_PAGE = 2 << 20, MAX_REPEATS = 1000 };
 
-static int rank, ranks;
+static int rank, ranks, huge;
 
 static void fail(const char *what) {
   fprintf(stderr, "mpi_allreduce: rank %d: %s\n", rank, what);
@@ -46,7 +48,7 @@ static float *buffer_of(long bytes) {
     capacity = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     memory = aligned_alloc(HUGE_PAGE, capacity);
     if (!memory) fail("no memory");
-    madvise(memory, capacity, MADV_HUGEPAGE);
+    if (huge) madvise(memory, capacity, MADV_HUGEPAGE);
   }
   return memory;
 }
@@ -68,8 +70,11 @@ int main(int argc, char **argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  const int repeats = argc == 2 ? atoi(argv[1]) : 0;
-  if (repeats < 1 || repeats > MAX_REPEATS) fail("usage: mpi_allreduce REPEATS (1 to 1000)");
+  const int repeats = argc > 1 ? atoi(argv[1]) : 0;
+  huge = argc == 3 && strcmp(argv[2], "huge") == 0;
+  if (repeats < 1 || repeats > MAX_REPEATS || argc != 2 + huge) {
+    fail("usage: mpi_allreduce REPEATS [huge] (1 to 1000)");
+  }
   static double seconds[MAX_REPEATS];
   long largest = 0;
 

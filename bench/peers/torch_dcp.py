@@ -134,10 +134,11 @@ def main():
     subject = Subject(options)
     keys = ["save_s", "load_s", "stall_s", "copy_s", "background_s"]
     times = {key: [] for key in keys}
+    first = {key: [] for key in keys}  # on space of the disk that nobody has written to
+    subject.save_and_load(first)
     for _ in range(options.repeats):
         subject.save_and_load(times)
-    first = {key: [] for key in keys}  # allocates what it stages into
-    subject.save_in_background(first, check=True)
+    subject.save_in_background(first, check=True)  # allocates what it stages into
     for _ in range(options.repeats):
         subject.save_in_background(times)
     subject.copy(times, options.repeats)

@@ -8,6 +8,8 @@ namespace {
 
 // Two lines of 64 bytes: the prefetcher fetches them in pairs.
 constexpr std::size_t kLine = 128;
+// After so many looks a rank yields its core between two of them.
+constexpr int kYieldsAfter = 100;
 
 }  // namespace
 
@@ -19,6 +21,7 @@ struct Mailbox::Slot {
 // What one rank shows. Its memory begins as zeros, which is the state of a rank that has not come.
 struct Mailbox::Port {
   alignas(kLine) std::atomic<std::uint64_t> round;  // the last one this rank has come to
+  std::atomic<int> core;                            // where it came to it
   alignas(kLine) std::atomic<std::uint64_t> begun;  // sequence · 256 + operation, for messages
   alignas(kLine) Slot slots[2];
 };
@@ -48,7 +51,7 @@ std::size_t Mailbox::bytes(int ranks) noexcept {
 }
 
 Mailbox::Mailbox(int rank, int size, std::byte* memory)
-    : rank_(rank), size_(size), ports_(reinterpret_cast<Port*>(memory)) {}
+    : rank_(rank), size_(size), ports_(reinterpret_cast<Port*>(memory)), neighbour_(size) {}
 
 Mailbox::Port& Mailbox::port(int rank) const noexcept {
   return ports_[static_cast<std::size_t>(rank)];
@@ -69,14 +72,23 @@ const std::byte* Mailbox::incoming(int rank) const noexcept {
 Mailbox::Round Mailbox::exchange(const Descriptor& mine, Wait& wait) {
   ++round_;
   here_ = 0;
+  looks_ = 0;
   port(rank_).slots[round_ % 2].descriptor = mine;
+  port(rank_).core.store(current_core(), std::memory_order_relaxed);
   port(rank_).round.store(round_, std::memory_order_release);
   return {*this, wait};
 }
 
 bool Mailbox::all_here() noexcept {
   while (here_ < size_ && port(here_).round.load(std::memory_order_acquire) >= round_) ++here_;
-  return here_ == size_;
+  if (here_ == size_) return true;
+  if (++looks_ == kYieldsAfter) note_late();
+  return false;
+}
+
+// Of two ranks the higher one moves, so that they do not swap places.
+void Mailbox::note_late() noexcept {
+  if (here_ < rank_) neighbour_.waited_for(port(here_).core.load(std::memory_order_relaxed));
 }
 
 void Mailbox::Round::await_resume() {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "collectives/shared_memory/core_neighbour.h"
 #include "collectives/shared_memory/space.h"
 #include "collectives/wait.h"
 #include "lockstep/collectives/communicator.h"
@@ -64,6 +65,7 @@ class Mailbox {
   };
   Port& port(int rank) const noexcept;
   bool all_here() noexcept;
+  void note_late() noexcept;
   void check_descriptors() const;
   std::string late_ranks() const;
 
@@ -71,7 +73,9 @@ class Mailbox {
   int size_;
   Port* ports_;
   std::uint64_t round_ = 0;
-  int here_ = 0;  // ranks below it have come to this round
+  int here_ = 0;   // ranks below it have come to this round
+  int looks_ = 0;  // in this round, in vain
+  CoreNeighbour neighbour_;
 };
 
 class Mailbox::Round {

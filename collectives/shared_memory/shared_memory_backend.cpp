@@ -16,7 +16,7 @@ constexpr std::size_t kPiece = Mailbox::kPieceBytes;
 constexpr std::size_t kSmallBytes = 4096;
 constexpr std::size_t kSliceUnit = 16;  // floats in a cache line: two ranks never write to one
 // Arrays of these sizes lie in caches, as far as they do; measured with two ranks.
-constexpr std::size_t kFetchedAbove = std::size_t{64} << 10;
+constexpr std::size_t kFetchedAbove = std::size_t{32} << 10;
 constexpr std::size_t kFetchedUpTo = std::size_t{25} << 20;
 constexpr std::size_t kTurn = std::size_t{1} << 18;  // floats summed between two turns of others
 
@@ -125,6 +125,7 @@ Task SharedMemoryBackend::all_reduce_in_place(float* inout, std::size_t count,
       InPlaceOffer{.offered = place ? 1U : 0U, .place = place.value_or(Place{})});
   co_await mailbox_.exchange(descriptor, wait);
   Shown shown;
+  shown.outs.reserve(peers() + 1);
   for (int peer = 0; peer < size(); ++peer) {
     const auto offer = get<InPlaceOffer>(mailbox_.incoming(peer));
     if (offer.offered == 0) co_return;
@@ -154,6 +155,8 @@ Task SharedMemoryBackend::show_parts(std::span<float* const> parts, float* out, 
     piece += sizeof(Place);
   }
   co_await mailbox_.exchange(descriptor, wait);
+  shown.outs.reserve(peers() + 1);
+  shown.parts.reserve(parts.size() * (peers() + 1));
   for (int peer = 0; peer < size(); ++peer) {
     const std::byte* theirs = mailbox_.incoming(peer);
     const auto header = get<PartsHeader>(theirs);

@@ -15,17 +15,17 @@ namespace {
 // Floats in a block of intermediate sums. Few enough that the sums of a tree fit into 32 KiB, and
 // that the next block's lines are all under way before it begins.
 constexpr std::size_t kBlock = 256;
-constexpr std::size_t kLine = 16;  // floats in a cache line
+// A single addition asks for lines so many floats ahead: measured on two cores with and without a
+// common cache, 64 takes 0.8 to 0.9 of the time of 256 from 64 KiB to 4 MiB.
+constexpr std::size_t kAheadOfOneAdd = 64;
+constexpr std::size_t kFewOuts = 2;  // of a single addition: two ranks, or the own half only
 
 std::size_t to_size(int index) { return static_cast<std::size_t>(index); }
 
-// Asks for the line as one that this core will write: else it comes once to be read and once more
-// to be owned, each time from the other core's cache.
-#if defined(__x86_64__)
-void fetch_for_writing(const float* line) noexcept { asm volatile("prefetchw %0" : : "m"(*line)); }
-#else
-void fetch_for_writing(const float* line) noexcept { __builtin_prefetch(line, 1); }
-#endif
+// Whether the last addition makes the sum as it is to be stored.
+bool ends_in_result(const SumPlan& plan) noexcept {
+  return plan.sum_type == DType::f32 && !plan.adds.empty() && plan.adds.back().into == plan.result;
+}
 
 // A plan at work: where every part and output is, in the block at hand.
 class Block {
@@ -38,20 +38,19 @@ class Block {
         now_(parts.size()),
         targets_(outs.size()),
         rounded_(plan.sum_type == DType::f32 ? 0 : kBlock),
-        ends_in_result_(rounded_.empty() && !plan.adds.empty() &&
-                        plan.adds.back().into == plan.result) {
+        ends_in_result_(ends_in_result(plan)) {
     const std::size_t to_keep = plan.adds.size() - (ends_in_result_ ? 1 : 0);
     for (std::size_t i = 0; i < to_keep; ++i) sums_[to_size(plan.adds[i].into)].resize(kBlock);
   }
 
-  void add_up(std::size_t at, std::size_t n) {
+  void add_up(std::size_t at, std::size_t n, FetchAhead ahead) {
     for (std::size_t part = 0; part < parts_.size(); ++part) now_[part] = parts_[part] + at;
     for (std::size_t out = 0; out < outs_.size(); ++out) targets_[out] = outs_[out] + at;
     for (const SumPlan::Add& add : plan_.adds) {
       const float* into = now_[to_size(add.into)];
       const float* from = now_[to_size(add.from)];
       if (ends_in_result_ && &add == &plan_.adds.back()) {
-        add_to_all(into, from, targets_, n);
+        add_to_all(into, from, targets_, n, ahead);
         return;
       }
       float* sum = sums_[to_size(add.into)].data();
@@ -65,12 +64,6 @@ class Block {
     }
     for (float* out : targets_) {
       if (out != result) std::memcpy(out, result, n * sizeof(float));
-    }
-  }
-
-  void fetch(std::size_t at, std::size_t n) const noexcept {
-    for (std::size_t i = at; i < at + n; i += kLine) {
-      for (const float* out : outs_) fetch_for_writing(out + i);
     }
   }
 
@@ -89,11 +82,25 @@ class Block {
 
 void run_sum(const SumPlan& plan, std::span<const float* const> parts, std::span<float* const> outs,
              std::size_t begin, std::size_t end, Lines lines) {
+  // How far ahead of an element lines are asked for; not beyond the end, which others write to.
+  const auto ahead = [&](std::size_t at, std::size_t n, std::size_t distance) {
+    const std::size_t there = lines == Lines::fetched_ahead ? end - at : 0;
+    return FetchAhead{.distance = distance,
+                      .count = std::min(n, there - std::min(there, distance))};
+  };
+  if (ends_in_result(plan) && plan.adds.size() == 1 && outs.size() <= kFewOuts) {
+    const SumPlan::Add& add = plan.adds.front();
+    const std::size_t n = end - begin;
+    std::array<float*, kFewOuts> targets{};
+    for (std::size_t out = 0; out < outs.size(); ++out) targets[out] = outs[out] + begin;
+    add_to_all(parts[to_size(add.into)] + begin, parts[to_size(add.from)] + begin,
+               std::span(targets).first(outs.size()), n, ahead(begin, n, kAheadOfOneAdd));
+    return;
+  }
   Block block(plan, parts, outs);
   for (std::size_t at = begin; at < end; at += kBlock) {
     const std::size_t n = std::min(kBlock, end - at);
-    if (lines == Lines::fetched_ahead) block.fetch(at + n, std::min(kBlock, end - at - n));
-    block.add_up(at, n);
+    block.add_up(at, n, ahead(at, n, kBlock));
   }
 }
 

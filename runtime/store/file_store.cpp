@@ -16,8 +16,8 @@
 namespace lockstep {
 namespace {
 
-// Smaller pieces are on the disk as soon if the sync alone asks for them.
-constexpr std::size_t kLargePiece = std::size_t{1} << 20;
+// So much is handed to the disk at once; less is there as soon if the sync alone asks for it.
+constexpr std::uint64_t kForDisk = std::uint64_t{4} << 20;
 
 namespace fs = std::filesystem;
 
@@ -49,8 +49,12 @@ class FileWriter final : public ObjectWriter {
                        "create the object with its whole size");
     }
     write_at(file_, temporary_, offset, bytes);
-    // The disk begins with this piece while the next one is made; an error shows at the fsync.
-    if (bytes.size() >= kLargePiece) begin_writing(file_, offset, bytes.size());
+    // The disk begins with what there is while more is made; an error shows at the fsync.
+    if (offset != end_) begin_ = offset;
+    end_ = offset + bytes.size();
+    if (end_ - begin_ < kForDisk) return;
+    begin_writing(file_, begin_, static_cast<std::size_t>(end_ - begin_));
+    begin_ = end_;
   }
 
   Creation commit() override {
@@ -92,6 +96,8 @@ class FileWriter final : public ObjectWriter {
   fs::path target_;
   std::uint64_t size_;
   FileHandle file_;
+  std::uint64_t begin_ = 0;  // [begin_, end_): written, and the disk not told
+  std::uint64_t end_ = 0;
 };
 
 /// Adds the files below `folder`. What vanishes under the walk is not there.

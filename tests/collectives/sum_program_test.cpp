@@ -29,7 +29,8 @@ std::vector<float> expected(const SumPlan& plan, std::vector<std::vector<float>>
   return parts[static_cast<std::size_t>(plan.result)];
 }
 
-void check(const SumPlan& plan, std::size_t count, std::size_t begin, std::size_t end) {
+void check(const SumPlan& plan, std::size_t count, std::size_t begin, std::size_t end,
+           Lines lines) {
   const auto total = static_cast<std::size_t>(
       std::accumulate(plan.parts_of_rank.begin(), plan.parts_of_rank.end(), 0));
   std::vector<std::vector<float>> parts = make_parts(total, count);
@@ -44,7 +45,7 @@ void check(const SumPlan& plan, std::size_t count, std::size_t begin, std::size_
   const std::vector<std::vector<float>> before = parts;
   std::vector<const float*> in;
   for (const auto& values : parts) in.push_back(values.data());
-  run_sum(plan, in, outs, begin, end);
+  run_sum(plan, in, outs, begin, end, lines);
   part = 0;
   for (const int own : plan.parts_of_rank) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -53,6 +54,11 @@ void check(const SumPlan& plan, std::size_t count, std::size_t begin, std::size_
     }
     part += static_cast<std::size_t>(own);
   }
+}
+
+void check(const SumPlan& plan, std::size_t count, std::size_t begin, std::size_t end) {
+  check(plan, count, begin, end, Lines::as_they_come);
+  check(plan, count, begin, end, Lines::fetched_ahead);
 }
 
 TEST(SumProgram, StoresTheSumOfItsElementsToEveryOutputAndTouchesNoOther) {

@@ -55,6 +55,8 @@ class Stream {
   ~Stream();
 
   Device device() const noexcept;
+  /// The cudaStream_t; null on the CPU.
+  void* native() const noexcept;
   void enqueue(std::function<void()> task);
   /// A point behind all work enqueued so far.
   Event record();

@@ -6,7 +6,7 @@
 #include "core/cpu/adamw_factors.h"
 #include "core/cpu/arguments.h"
 #include "core/cpu/simd_targets.h"
-#include "core/kernels.h"
+#include "core/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/optimizer_steps.cpp"
@@ -141,8 +141,8 @@ void check_moments(const Arguments& arguments, const Tensor& w, const Tensor& g,
 
 }  // namespace
 
-void adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m, const Tensor& v,
-           AdamWStep step) {
+void cpu::adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m, const Tensor& v,
+                AdamWStep step) {
   check_moments(Arguments("adamw", stream), w, g, m, v, step);
   stream.enqueue([=] {
     const std::optional<AdamWStep> now = gated(step);
@@ -153,8 +153,8 @@ void adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m, co
   });
 }
 
-void lamb_direction(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m,
-                    const Tensor& v, AdamWStep step) {
+void cpu::lamb_direction(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m,
+                         const Tensor& v, AdamWStep step) {
   check_moments(Arguments("lamb_direction", stream), w, g, m, v, step);
   stream.enqueue([=] {
     const std::optional<AdamWStep> now = gated(step);
@@ -165,7 +165,8 @@ void lamb_direction(Stream& stream, const Tensor& w, const Tensor& g, const Tens
   });
 }
 
-void sgd(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& buffer, SgdStep step) {
+void cpu::sgd(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& buffer,
+              SgdStep step) {
   const Arguments arguments("sgd", stream);
   arguments.tensor("w", w);
   arguments.sized("g", g, w.size());

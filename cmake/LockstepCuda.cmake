@@ -111,10 +111,13 @@ if(LOCKSTEP_CUDA AND LOCKSTEP_CUDA_KERNEL_SOURCES)
   set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}")
   # sm_80 also runs on 8.6 and 8.9, sm_100 on 10.3; PTX is for what comes after.
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
+  enable_language(CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
-  enable_language(CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25.1 does not know that nvcc has it
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  endif()
   set(CMAKE_CUDA_RUNTIME_LIBRARY None) # lockstep_cudart is it
   # What ptxas says of each kernel is kept for scripts/list_kernels.py.
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/scripts/keep_ptxas.sh"

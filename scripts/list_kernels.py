@@ -46,8 +46,8 @@ def kernels_of(report):
 
 
 def readable(names):
-    run = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
-    return [re.sub(r"\(.*\)$", "", name) for name in run.stdout.splitlines()]
+    run = subprocess.run(["c++filt", "-p"], input="\n".join(names), capture_output=True, text=True, check=True)
+    return run.stdout.splitlines()
 
 
 def main():
@@ -66,7 +66,8 @@ def main():
             )
             if kernel["spills"]:
                 faults.append(f"{source}: {name} spills {kernel['spills']} bytes on {kernel['sm']}")
-    print("\n".join(faults))
+    for fault in faults:
+        print(fault, file=sys.stderr)
     sys.exit(1 if faults else 0)
 
 

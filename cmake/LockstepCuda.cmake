@@ -69,10 +69,11 @@ if(missing)
                       "${missing}")
 endif()
 
+set(LOCKSTEP_CUDA_INCLUDE_DIRS "${cudart_include}" "${cublaslt_include}" "${nccl_include}"
+                               "${nvml_include}")
+list(REMOVE_DUPLICATES LOCKSTEP_CUDA_INCLUDE_DIRS)
 add_library(lockstep_cuda_headers INTERFACE)
-target_include_directories(
-  lockstep_cuda_headers SYSTEM INTERFACE "${cudart_include}" "${cublaslt_include}" "${nccl_include}"
-                                         "${nvml_include}")
+target_include_directories(lockstep_cuda_headers SYSTEM INTERFACE ${LOCKSTEP_CUDA_INCLUDE_DIRS})
 foreach(part IN ITEMS cudart cublaslt nccl)
   add_library(lockstep_${part} INTERFACE)
   target_link_libraries(lockstep_${part} INTERFACE lockstep_cuda_headers)
@@ -90,13 +91,15 @@ set(core_cuda "${PROJECT_SOURCE_DIR}/core/cuda")
 include("${core_cuda}/sources.cmake" OPTIONAL)
 include("${core_cuda}/sources_attention.cmake" OPTIONAL)
 list(APPEND LOCKSTEP_CUDA_HOST_SOURCES device.cpp)
-if(EXISTS "${core_cuda}/launch.cpp")
-  list(APPEND LOCKSTEP_CUDA_HOST_SOURCES launch.cpp)
-endif()
 foreach(kind IN ITEMS HOST KERNEL TWIN)
   list(TRANSFORM LOCKSTEP_CUDA_${kind}_SOURCES PREPEND "${core_cuda}/" REGEX "^[^/]")
   list(REMOVE_DUPLICATES LOCKSTEP_CUDA_${kind}_SOURCES)
 endforeach()
+# The one source that is not for both builds: tests/fakes/cuda runs twins instead.
+list(REMOVE_ITEM LOCKSTEP_CUDA_HOST_SOURCES "${core_cuda}/launch.cpp")
+if(LOCKSTEP_CUDA AND EXISTS "${core_cuda}/launch.cpp")
+  list(APPEND LOCKSTEP_CUDA_HOST_SOURCES "${core_cuda}/launch.cpp")
+endif()
 
 if(LOCKSTEP_CUDA_FAKE)
   set(fakes "${PROJECT_SOURCE_DIR}/tests/fakes/cuda")

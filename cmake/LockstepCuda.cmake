@@ -110,6 +110,15 @@ if(LOCKSTEP_CUDA_FAKE)
 endif()
 
 if(LOCKSTEP_CUDA AND LOCKSTEP_CUDA_KERNEL_SOURCES)
+  # The toolkit may have changed since the last time: CMake would keep to the one it has examined.
+  set(examined "${CMAKE_PLATFORM_INFO_DIR}/CMakeCUDACompiler.cmake")
+  if(EXISTS "${examined}")
+    file(READ "${examined}" text)
+    string(FIND "${text}" "set(CMAKE_CUDA_COMPILER \"${nvcc}\")" same)
+    if(same EQUAL -1)
+      file(REMOVE "${examined}")
+    endif()
+  endif()
   set(CMAKE_CUDA_COMPILER "${nvcc}" CACHE FILEPATH "nvcc" FORCE)
   set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}")
   # sm_80 also runs on 8.6 and 8.9, sm_100 on 10.3; PTX is for what comes after.

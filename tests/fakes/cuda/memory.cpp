@@ -27,6 +27,7 @@ constexpr unsigned char kNew = 0xFB;
 constexpr unsigned char kFreed = 0xFD;
 constexpr std::size_t kQuarantine = std::size_t{64} << 20U;  // bytes of freed memory that are kept
 constexpr std::size_t kAlignment = 512;                      // as cudaMalloc's
+constexpr std::size_t kPage = 4096;                          // of large blocks
 
 enum class Kind { device, pinned, registered };
 struct Block {
@@ -127,8 +128,8 @@ Memory& memory() {
 }
 
 void* allocate(std::size_t bytes) {
-  const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* data = std::aligned_alloc(kAlignment, rounded);
+  const std::size_t alignment = bytes < kPage ? kAlignment : kPage;
+  void* data = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (data != nullptr) std::memset(data, kNew, bytes);
   return data;
 }

@@ -134,24 +134,15 @@ ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* re
   if (!parent || result == nullptr || (color < 0 && color != NCCL_SPLIT_NOCOLOR)) {
     return fake::fail(ncclInvalidArgument, "ncclCommSplit");
   }
-  if (const ncclResult_t state = parent->state(); state != ncclSuccess) {
-    return state == ncclInProgress
-               ? fake::fail(ncclInvalidArgument, "ncclCommSplit: the communicator is in progress")
-               : state;
-  }
-  std::uint32_t number = 0;
-  {
-    const std::lock_guard lock(parent->mutex);
-    number = ++parent->splits;
-  }
+  if (const ncclResult_t ready = parent->ready_to_split(); ready != ncclSuccess) return ready;
+  const std::uint32_t number = parent->begin_split();
   if (color == NCCL_SPLIT_NOCOLOR) {
     *result = nullptr;
     // No child has a thread for it.
     parent->start([parent = parent.get(), number, color, key] {
       ncclComm::split(*parent, nullptr, number, color, key);
     });
-    if (parent->blocking) parent->join();
-    return ncclSuccess;
+    return parent->blocking ? parent->wait_while_in_progress() : ncclInProgress;
   }
   auto child = std::make_shared<ncclComm>(0, 1, parent->device, blocks(config, parent->blocking));
   add(child);

@@ -114,7 +114,9 @@ void ncclComm::split(ncclComm& parent, ncclComm* child, std::uint32_t number, in
   }
   mine.split_read.store(number);
   segment.ring();
-  if (!segment.wait(all(&fake::RankState::split_read), stop) || child == nullptr) return;
+  if (!segment.wait(all(&fake::RankState::split_read), stop)) return;
+  parent.end_split();
+  if (child == nullptr) return;
   child->size = static_cast<int>(members.size());
   child->rank =
       static_cast<int>(std::find(members.begin(), members.end(), parent.rank) - members.begin());
@@ -122,18 +124,33 @@ void ncclComm::split(ncclComm& parent, ncclComm* child, std::uint32_t number, in
 }
 
 ncclResult_t ncclComm::wait_while_in_progress() {
-  std::unique_lock lock(mutex);
+  std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return state_ != ncclInProgress || aborted_; });
   return aborted_ ? ncclInternalError : state_;
 }
 
-ncclResult_t ncclComm::state() {
-  const std::lock_guard lock(mutex);
-  return state_;
+std::uint32_t ncclComm::begin_split() {
+  const std::lock_guard lock(mutex_);
+  state_ = ncclInProgress;
+  return ++splits_;
+}
+
+void ncclComm::end_split() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ == ncclInProgress) state_ = ncclSuccess;
+  }
+  changed_.notify_all();
+}
+
+ncclResult_t ncclComm::ready_to_split() {
+  const std::lock_guard lock(mutex_);
+  if (state_ != ncclInProgress) return state_;
+  return fake::fail(ncclInvalidArgument, "ncclCommSplit: the communicator is in progress");
 }
 
 ncclResult_t ncclComm::poll() {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(mutex_);
   if (!held_.empty() && --polls_left_ <= 0) {
     release_held(false);
     if (state_ == ncclInProgress) state_ = ncclSuccess;
@@ -142,7 +159,7 @@ ncclResult_t ncclComm::poll() {
 }
 
 ncclResult_t ncclComm::flush() {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(mutex_);
   if (!held_.empty()) {
     release_held(false);
     if (state_ == ncclInProgress) state_ = ncclSuccess;
@@ -151,12 +168,12 @@ ncclResult_t ncclComm::flush() {
 }
 
 bool ncclComm::initialising() {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(mutex_);
   return !joined_;
 }
 
 void ncclComm::begin_finalize() {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(mutex_);
   finalizing_ = true;
   if (state_ == ncclSuccess) state_ = ncclInProgress;
 }
@@ -164,7 +181,7 @@ void ncclComm::begin_finalize() {
 // An error stays.
 void ncclComm::set_state(ncclResult_t result, const std::string& message) {
   {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(mutex_);
     if (state_ == ncclSuccess || state_ == ncclInProgress) state_ = result;
     if (result == ncclSuccess) joined_ = true;
     if (!message.empty()) static_cast<void>(fake::fail(result, message));
@@ -173,7 +190,7 @@ void ncclComm::set_state(ncclResult_t result, const std::string& message) {
 }
 
 ncclResult_t ncclComm::ready(const std::string& name) {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(mutex_);
   if (finalizing_) return fake::fail(ncclInvalidUsage, name + " after ncclCommFinalize");
   if (stopped_) return fake::fail(ncclInvalidUsage, name + " after ncclCommRevoke");
   if (state_ == ncclInProgress) {
@@ -183,7 +200,7 @@ ncclResult_t ncclComm::ready(const std::string& name) {
 }
 
 ncclResult_t ncclComm::launch(std::vector<fake::Job> jobs) {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(mutex_);
   if (state_ != ncclSuccess) return state_;
   if (blocking) {
     for (fake::Job& job : jobs) queue(std::move(job));
@@ -212,7 +229,7 @@ void ncclComm::queue(fake::Job job) {
 }
 
 void ncclComm::run(std::uint64_t number, const std::function<void()>& body) {
-  std::unique_lock lock(mutex);
+  std::unique_lock lock(mutex_);
   while (turn_ != number && !stopped()) changed_.wait_for(lock, kTick);
   if (!stopped() && (state_ == ncclSuccess || state_ == ncclInProgress)) {
     running_ = true;
@@ -243,14 +260,14 @@ void ncclComm::finalize() {
 }
 
 void ncclComm::wait_for_jobs() {
-  std::unique_lock lock(mutex);
+  std::unique_lock lock(mutex_);
   while (turn_ != queued_ && !stopped()) changed_.wait_for(lock, kTick);
 }
 
 bool ncclComm::stopped() const { return stopped_ || fake::faulted(); }
 
 void ncclComm::stop(bool and_abort) {
-  std::unique_lock lock(mutex);
+  std::unique_lock lock(mutex_);
   stopped_ = true;
   if (and_abort) aborted_ = true;
   release_held(true);

@@ -47,12 +47,14 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   /// Finds the ranks of the same colour, then init(); on the child's thread. `number` counts the
   /// parent's splits. Without a colour (`child` null) on the parent's.
   static void split(ncclComm& parent, ncclComm* child, std::uint32_t number, int color, int key);
+  /// The parent is in progress from here until the groups are known.
+  std::uint32_t begin_split();
+  ncclResult_t ready_to_split();           // also after a revocation
   void start(std::function<void()> body);  // one at a time
   void join();
   ncclResult_t wait_while_in_progress();
 
-  ncclResult_t state();
-  ncclResult_t poll();  // as state(); queues what is held back
+  ncclResult_t poll();  // the state; queues what is held back when asked often enough
   void set_state(ncclResult_t result, const std::string& message = {});
 
   /// Whether an operation can be given: success or the reason why not.
@@ -69,17 +71,17 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   void stop(bool and_abort);
   bool stopped() const;
 
-  std::mutex mutex;
-  std::uint32_t splits = 0;  // under mutex, as all below
-
  private:
+  void end_split();
   void queue(lockstep::fake::Job job);
   void release_held(bool drop);
   void run(std::uint64_t number, const std::function<void()>& body);
 
+  std::mutex mutex_;  // for all below
   std::condition_variable changed_;
   ncclResult_t state_ = ncclInProgress;
   std::thread thread_;
+  std::uint32_t splits_ = 0;
   std::uint64_t queued_ = 0;
   std::uint64_t turn_ = 0;  // jobs that have run: they run in order, whatever their streams
   bool running_ = false;

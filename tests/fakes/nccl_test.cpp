@@ -325,9 +325,9 @@ TEST_F(FakeNccl, ARemoteErrorIsSeenByAsking) {
   set_nccl_faults("remote_error@2:rank1");
   run_ranks(2, [](Rank& r) {
     float* data = r.upload<float>({1.0F});
-    for (int i = 0; i < 2; ++i) {
-      ASSERT_EQ(ncclAllReduce(data, data, 1, ncclFloat32, ncclSum, r.comm, r.stream), ncclSuccess);
-    }
+    ASSERT_EQ(ncclAllReduce(data, data, 1, ncclFloat32, ncclSum, r.comm, r.stream), ncclSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(r.stream), cudaSuccess);
+    ASSERT_EQ(ncclAllReduce(data, data, 1, ncclFloat32, ncclSum, r.comm, r.stream), ncclSuccess);
     if (r.rank == 1) {
       EXPECT_EQ(wait_error(r.comm), ncclRemoteError);
       EXPECT_EQ(ncclAllReduce(data, data, 1, ncclFloat32, ncclSum, r.comm, r.stream),

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "tests/fakes/cuda/elements.h"
-#include "tests/fakes/cuda/launch.h"
+#include "tests/fakes/cuda/launch_twin.h"
 #include "tests/fakes/cuda/machine.h"
 #include "tests/fakes/cuda/stream_queue.h"
 

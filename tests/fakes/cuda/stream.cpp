@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams of the fake runtime: a queue and a worker thread each, so that work is as asynchronous,
 // and as unordered across streams, as on a device. Memory of a "device" is the host's, so a race
-// between two streams that no event orders is one that ThreadSanitizer sees.
+// between two streams that no event orders is one that ThreadSanitizer can see.
 #include <cuda_runtime_api.h>
 
 #include <chrono>

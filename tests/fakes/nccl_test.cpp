@@ -227,6 +227,27 @@ TEST_F(FakeNccl, MessagesOfAGroupGoSideBySide) {
   });
 }
 
+TEST_F(FakeNccl, OneThreadDrivesTwoDevicesInGroups) {
+  const ncclUniqueId id = make_id();
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  Rank first(0, 2, id, true);
+  Rank second(1, 2, id, true);
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+  std::vector<float*> data;
+  for (Rank* r : {&first, &second}) {
+    ASSERT_EQ(cudaSetDevice(r->rank), cudaSuccess);
+    data.push_back(r->upload<float>({1.0F}));
+  }
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (Rank* r : {&first, &second}) {
+    float* mine = data[static_cast<std::size_t>(r->rank)];
+    EXPECT_EQ(ncclAllReduce(mine, mine, 1, ncclFloat32, ncclSum, r->comm, r->stream), ncclSuccess);
+  }
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+  EXPECT_EQ(first.download(data[0], 1).front(), 2.0F);
+  EXPECT_EQ(second.download(data[1], 1).front(), 2.0F);
+}
+
 TEST_F(FakeNccl, WithoutBlockingEverythingIsInProgressFirst) {
   const ncclUniqueId id = make_id();
   Rank first(0, 2, id, false);

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kRowSumsThreads)
   const float* y_grad = rows_of_head(args.y_grad, sizes, head, 0, 1).row(row);
   float sum = 0.0F;
   for (int c = lane; c < sizes.width; c += lanes) sum = fmaf(y[c], y_grad[c], sum);
-  for (int mask = lanes / 2; mask > 0; mask /= 2) sum += from_lane_xor(sum, mask);
+  sum = sum_of<lanes>(sum);
   if (lane == 0) args.row_sums[warp] = sum;
 }
 

@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
         if (key + across() + j * kAcross > query) own[i][j] = -INFINITY;
         top = fmaxf(top, own[i][j]);
       }
-      top = largest_of_row(top);
+      top = largest_of<kAcross>(top);
       const float fade = expf(tops[i] - top);
       tops[i] = top;
       sums[i] *= fade;
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 #pragma unroll
   for (int i = 0; i < kOwnRows; ++i) {
     const int query = first + first_own_row() + i;
-    const float sum = sum_of_row(sums[i]);
+    const float sum = sum_of<kAcross>(sums[i]);
     factors[i] = 1.0F / sum;
     if (across() == 0 && query < sizes.length) {
       args.log_sum_exp[static_cast<std::int64_t>(head) * sizes.length + query] =

@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kAttentionThreadsBf16)
       for (int n = 0; n < score_columns; ++n) {
         top = fmaxf(top, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
       }
-      top = largest_of_row(top);
+      top = largest_of<kRowLanes>(top);
       const float fade = expf(tops[r] - top);
       tops[r] = top;
       sums[r] *= fade;
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kAttentionThreadsBf16)
   float factors[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const float sum = sum_of_row(sums[r]);
+    const float sum = sum_of<kRowLanes>(sums[r]);
     factors[r] = 1.0F / sum;
     const int query = first + first_warp_row() + own_row(2 * r);
     if (lane() % 4 == 0 && query < sizes.length) {

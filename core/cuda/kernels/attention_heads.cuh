@@ -28,6 +28,22 @@ __device__ HeadRows<Float> rows_of_head(Float* x, const AttentionSizes& sizes, i
   return {x + (batch * sizes.length * parts + part) * model + head * sizes.width, parts * model};
 }
 
+/// Over kLanes neighbouring lanes; each gets the same value.
+template <int kLanes>
+__device__ __forceinline__ float largest_of(float value) {
+#pragma unroll
+  for (int mask = kLanes / 2; mask > 0; mask /= 2) {
+    value = fmaxf(value, from_lane_xor(value, mask));
+  }
+  return value;
+}
+template <int kLanes>
+__device__ __forceinline__ float sum_of(float value) {
+#pragma unroll
+  for (int mask = kLanes / 2; mask > 0; mask /= 2) value += from_lane_xor(value, mask);
+  return value;
+}
+
 /// Four floats of a row, `factor` times; zeros where the head or the sequence ends.
 __device__ __forceinline__ float4 read_four(const HeadRows<const float>& x,
                                             const AttentionSizes& sizes, int row, int column,

@@ -10,6 +10,7 @@
 /// lanes, and sums, rounded, are the left factor of the next product without leaving registers.
 namespace lockstep::cuda {
 
+constexpr int kRowLanes = 4;
 constexpr int kWarpRows = kTile / (kAttentionThreadsBf16 / 32);
 static_assert(kWarpRows == 16);
 template <int kWidth>
@@ -22,15 +23,6 @@ __device__ __forceinline__ int first_warp_row() {
 /// Of the warp's rows, that of a thread's sums[part], and their column of the 8.
 __device__ __forceinline__ int own_row(int part) { return lane() / 4 + part / 2 * 8; }
 __device__ __forceinline__ int own_column(int part) { return lane() % 4 * 2 + part % 2; }
-
-__device__ __forceinline__ float largest_of_row(float value) {
-  for (int mask = 2; mask > 0; mask /= 2) value = fmaxf(value, from_lane_xor(value, mask));
-  return value;
-}
-__device__ __forceinline__ float sum_of_row(float value) {
-  for (int mask = 2; mask > 0; mask /= 2) value += from_lane_xor(value, mask);
-  return value;
-}
 
 /// Rows [first, first + kTile), `factor` times, to tile [kTile, padded].
 template <int kWidth>

@@ -32,17 +32,6 @@ __device__ __forceinline__ int own_column(int c) {
   return c / vector * (vector * kAcross) + across() * vector + c % vector;
 }
 
-__device__ __forceinline__ float largest_of_row(float value) {
-  for (int mask = kAcross / 2; mask > 0; mask /= 2) {
-    value = fmaxf(value, from_lane_xor(value, mask));
-  }
-  return value;
-}
-__device__ __forceinline__ float sum_of_row(float value) {
-  for (int mask = kAcross / 2; mask > 0; mask /= 2) value += from_lane_xor(value, mask);
-  return value;
-}
-
 /// Rows [first, first + kTile), `factor` times, to tile [kTile, padded].
 template <int kWidth>
 __device__ __forceinline__ void load_tile(const HeadRows<const float>& x,
@@ -73,7 +62,7 @@ __device__ __forceinline__ void multiply_heads(const float* rows, const float* c
 #pragma unroll
     for (int j = 0; j < kOwnScores; ++j) scores[i][j] = 0.0F;
   }
-#pragma unroll 4
+#pragma unroll 2
   for (int k = 0; k < kWidth; k += 4) {
     float4 left[kOwnRows];
     float4 right[kOwnScores];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+
 #include "core/cuda/launch.h"
 
 namespace lockstep::cuda {
@@ -10,9 +12,7 @@ namespace lockstep::cuda {
 inline constexpr int kAttentionTile = 64;
 /// Each kernel is there for these widths of a head; a head between them is padded with zeros in
 /// shared memory.
-inline constexpr int kAttentionWidths[] = {32, 64, 96, 128};
-inline constexpr int kAttentionWidthCount = 4;
-inline constexpr int kAttentionWidest = 128;
+inline constexpr std::array<int, 4> kAttentionWidths = {32, 64, 96, 128};
 
 struct AttentionSizes {
   int batch = 0;
@@ -41,14 +41,16 @@ struct AttentionBackwardArgs {
   float* qkv_grad = nullptr;           // [B, T, 3C]
 };
 
-// One for each of kAttentionWidths. Grid: B · heads by tiles.
-extern const Kernel<AttentionForwardArgs> kAttentionForward[kAttentionWidthCount];
-extern const Kernel<AttentionForwardArgs> kAttentionForwardBf16[kAttentionWidthCount];
+/// One kernel for each of kAttentionWidths. Grid: B · heads by tiles.
+template <typename Args>
+using AttentionKernels = std::array<Kernel<Args>, kAttentionWidths.size()>;
+extern const AttentionKernels<AttentionForwardArgs> kAttentionForward;
+extern const AttentionKernels<AttentionForwardArgs> kAttentionForwardBf16;
 // qkv_grad's keys and values, a block a tile of keys; its queries, a block a tile of queries.
-extern const Kernel<AttentionBackwardArgs> kAttentionBackwardKeys[kAttentionWidthCount];
-extern const Kernel<AttentionBackwardArgs> kAttentionBackwardKeysBf16[kAttentionWidthCount];
-extern const Kernel<AttentionBackwardArgs> kAttentionBackwardQueries[kAttentionWidthCount];
-extern const Kernel<AttentionBackwardArgs> kAttentionBackwardQueriesBf16[kAttentionWidthCount];
+extern const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardKeys;
+extern const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardKeysBf16;
+extern const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardQueries;
+extern const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardQueriesBf16;
 // Writes row_sums, a warp a row.
 extern const Kernel<AttentionBackwardArgs> kAttentionRowSums;
 

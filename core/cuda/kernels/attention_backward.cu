@@ -147,16 +147,16 @@ const void* queries_of() {
 const Kernel<AttentionBackwardArgs> kAttentionRowSums = {
     "attention_row_sums", reinterpret_cast<const void*>(&attention_row_sums)};
 
-const Kernel<AttentionBackwardArgs> kAttentionBackwardKeys[kAttentionWidthCount] = {
-    {"attention_backward_keys 32", keys_of<32>()},
-    {"attention_backward_keys 64", keys_of<64>()},
-    {"attention_backward_keys 96", keys_of<96>()},
-    {"attention_backward_keys 128", keys_of<128>()}};
+const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardKeys = {
+    {{"attention_backward_keys 32", keys_of<32>()},
+     {"attention_backward_keys 64", keys_of<64>()},
+     {"attention_backward_keys 96", keys_of<96>()},
+     {"attention_backward_keys 128", keys_of<128>()}}};
 
-const Kernel<AttentionBackwardArgs> kAttentionBackwardQueries[kAttentionWidthCount] = {
-    {"attention_backward_queries 32", queries_of<32>()},
-    {"attention_backward_queries 64", queries_of<64>()},
-    {"attention_backward_queries 96", queries_of<96>()},
-    {"attention_backward_queries 128", queries_of<128>()}};
+const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardQueries = {
+    {{"attention_backward_queries 32", queries_of<32>()},
+     {"attention_backward_queries 64", queries_of<64>()},
+     {"attention_backward_queries 96", queries_of<96>()},
+     {"attention_backward_queries 128", queries_of<128>()}}};
 
 }  // namespace lockstep::cuda

@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kAttentionThreadsBf16)
 }
 
 template <int kWidth>
-__global__ void __launch_bounds__(kAttentionThreadsBf16)
+__global__ void __launch_bounds__(kAttentionThreadsBf16, kWidth <= 96 ? 4 : 3)
     attention_backward_queries_bf16(const AttentionBackwardArgs args) {
   constexpr int stride = kHeadStrideBf16<kWidth>;
   constexpr int tile = kTile * stride;
@@ -179,16 +179,16 @@ const void* queries_of() {
 
 }  // namespace
 
-const Kernel<AttentionBackwardArgs> kAttentionBackwardKeysBf16[kAttentionWidthCount] = {
-    {"attention_backward_keys_bf16 32", keys_of<32>()},
-    {"attention_backward_keys_bf16 64", keys_of<64>()},
-    {"attention_backward_keys_bf16 96", keys_of<96>()},
-    {"attention_backward_keys_bf16 128", keys_of<128>()}};
+const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardKeysBf16 = {
+    {{"attention_backward_keys_bf16 32", keys_of<32>()},
+     {"attention_backward_keys_bf16 64", keys_of<64>()},
+     {"attention_backward_keys_bf16 96", keys_of<96>()},
+     {"attention_backward_keys_bf16 128", keys_of<128>()}}};
 
-const Kernel<AttentionBackwardArgs> kAttentionBackwardQueriesBf16[kAttentionWidthCount] = {
-    {"attention_backward_queries_bf16 32", queries_of<32>()},
-    {"attention_backward_queries_bf16 64", queries_of<64>()},
-    {"attention_backward_queries_bf16 96", queries_of<96>()},
-    {"attention_backward_queries_bf16 128", queries_of<128>()}};
+const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardQueriesBf16 = {
+    {{"attention_backward_queries_bf16 32", queries_of<32>()},
+     {"attention_backward_queries_bf16 64", queries_of<64>()},
+     {"attention_backward_queries_bf16 96", queries_of<96>()},
+     {"attention_backward_queries_bf16 128", queries_of<128>()}}};
 
 }  // namespace lockstep::cuda

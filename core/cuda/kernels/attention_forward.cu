@@ -87,10 +87,10 @@ const void* function_of() {
 
 }  // namespace
 
-const Kernel<AttentionForwardArgs> kAttentionForward[kAttentionWidthCount] = {
-    {"attention_forward 32", function_of<32>()},
-    {"attention_forward 64", function_of<64>()},
-    {"attention_forward 96", function_of<96>()},
-    {"attention_forward 128", function_of<128>()}};
+const AttentionKernels<AttentionForwardArgs> kAttentionForward = {
+    {{"attention_forward 32", function_of<32>()},
+     {"attention_forward 64", function_of<64>()},
+     {"attention_forward 96", function_of<96>()},
+     {"attention_forward 128", function_of<128>()}}};
 
 }  // namespace lockstep::cuda

@@ -105,10 +105,10 @@ const void* function_of() {
 
 }  // namespace
 
-const Kernel<AttentionForwardArgs> kAttentionForwardBf16[kAttentionWidthCount] = {
-    {"attention_forward_bf16 32", function_of<32>()},
-    {"attention_forward_bf16 64", function_of<64>()},
-    {"attention_forward_bf16 96", function_of<96>()},
-    {"attention_forward_bf16 128", function_of<128>()}};
+const AttentionKernels<AttentionForwardArgs> kAttentionForwardBf16 = {
+    {{"attention_forward_bf16 32", function_of<32>()},
+     {"attention_forward_bf16 64", function_of<64>()},
+     {"attention_forward_bf16 96", function_of<96>()},
+     {"attention_forward_bf16 128", function_of<128>()}}};
 
 }  // namespace lockstep::cuda

@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 }
 
 template <int kWidth>
-__global__ void __launch_bounds__(kAttentionThreads)
+__global__ void __launch_bounds__(kAttentionThreads, kWidth <= 64 ? 2 : 1)
     attention_backward_queries(const AttentionBackwardArgs args) {
   constexpr int tile = kTile * kHeadStride<kWidth>;
   auto* const queries = reinterpret_cast<float*>(shared_memory());

@@ -21,6 +21,15 @@ using kernels::SgdFactors;
 /// Rows that a sum over rows adds up first, before they join the total: as on the CPU.
 inline constexpr std::int64_t kGroupRows = 64;
 
+/// Threads of a block, where the order of a sum depends on them.
+inline constexpr int kCheckIndicesThreads = 1024;
+inline constexpr int kCrossEntropyThreads = 512;
+inline constexpr int kLossSumsThreads = 1024;
+inline constexpr int kSquareSumsThreads = 256;
+
+/// Rows that each warp of token_order finds the places of.
+inline constexpr int kTokenOrderRows = 4;
+
 // y [n] += x [n].
 struct AddArgs {
   const float* x;

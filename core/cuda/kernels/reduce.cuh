@@ -6,12 +6,18 @@ namespace lockstep::cuda {
 
 inline constexpr int kWarp = 32;
 
+/// The value of the lane whose number differs in the bits of `mask`.
+template <typename T>
+__device__ T of_lane_across(T value, int mask) {
+  return __shfl_xor_sync(0xFFFFFFFFU, value, mask);
+}
+
 /// The sum of all lanes' values, for every lane.
 template <typename T>
 __device__ T warp_sum(T value) {
 #pragma unroll
   for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    value = value + __shfl_xor_sync(0xFFFFFFFFU, value, offset);
+    value = value + of_lane_across(value, offset);
   }
   return value;
 }

@@ -3,6 +3,8 @@
 
 namespace lockstep::kernels {
 
+struct AdamWStep;
+
 /// What one step of AdamW or LAMB needs for each element, computed once in fp64.
 struct AdamWFactors {
   float scale;
@@ -19,5 +21,6 @@ struct AdamWFactors {
   float inverse_correction;  // 1 / (1 − β1ᵗ)
   float weight_decay;
 };
+AdamWFactors factors_of(const AdamWStep& step);
 
 }  // namespace lockstep::kernels

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/cpu/arguments.h"
 
+#include "core/kernels.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::kernels {
@@ -47,6 +48,76 @@ void Arguments::require(bool holds, const char* problem, const char* hint) const
 
 void Arguments::fail(const std::string& problem, const std::string& hint) const {
   throw UsageError(std::string(kernel_) + ": " + problem, hint);
+}
+
+void check_convert(const Arguments& arguments, const Tensor& x, const Tensor& y) {
+  arguments.tensor("x", x, x.dtype());
+  arguments.sized("y", y, x.size(), y.dtype());
+  const bool possible = x.dtype() == y.dtype() || (x.dtype() == DType::f32 && is_half(y.dtype())) ||
+                        (is_half(x.dtype()) && y.dtype() == DType::f32);
+  arguments.require(possible, "no conversion between these types",
+                    "one of the two is f32, the other f32, bf16 or f16");
+}
+
+void check_embedding(const Arguments& arguments, const Tensor& tokens, const Tensor& token_table,
+                     const Tensor& position_table, const Tensor& y, DType table_type) {
+  arguments.tensor("tokens", tokens, DType::i32);
+  arguments.tensor("token table", token_table, table_type);
+  arguments.tensor("position table", position_table, table_type);
+  const std::int64_t width = as_matrix(token_table).columns;
+  arguments.require(as_matrix(position_table).columns == width,
+                    "the tables of tokens and positions differ in width", "both are [rows, C]");
+  arguments.require(as_matrix(position_table).rows >= as_matrix(tokens).columns,
+                    "the sequences are longer than the table of positions",
+                    "shorten them, or raise model.context");
+  arguments.sized("y", y, tokens.size() * width);
+}
+
+void check_cross_entropy(const Arguments& arguments, const Tensor& logits, const Tensor& targets,
+                         const CrossEntropyOptions& options, const LossSums* sums) {
+  arguments.tensor("logits", logits);
+  arguments.sized("targets", targets, as_matrix(logits).rows, DType::i32);
+  arguments.require(options.vocabulary > 0 && options.vocabulary <= as_matrix(logits).columns,
+                    "the vocabulary does not fit the columns of logits",
+                    "set options.vocabulary to the real columns, without the padding");
+  arguments.require(options.smoothing >= 0.0F && options.smoothing <= 1.0F,
+                    "the smoothing is outside [0, 1]", "set loss.smoothing to 0 … 1");
+  arguments.require(sums != nullptr, "sums is null", "pass the sums that the stream fills");
+}
+
+void check_moments(const Arguments& arguments, const Tensor& w, const Tensor& g, const Tensor& m,
+                   const Tensor& v, const AdamWStep& step) {
+  arguments.tensor("w", w);
+  arguments.sized("g", g, w.size());
+  arguments.sized("m", m, w.size());
+  arguments.sized("v", v, w.size());
+  arguments.require(step.t >= 1, "t is below 1", "t counts updates, the one asked for included");
+}
+
+void check_sgd(const Arguments& arguments, const Tensor& w, const Tensor& g, const Tensor& buffer,
+               const SgdStep& step) {
+  arguments.tensor("w", w);
+  arguments.sized("g", g, w.size());
+  arguments.require(step.t >= 1, "t is below 1", "t counts updates, the one asked for included");
+  arguments.require(!step.nesterov || step.momentum > 0.0F, "Nesterov without momentum",
+                    "set a momentum above 0, or nesterov = false");
+  if (step.momentum != 0.0F) arguments.sized("buffer", buffer, w.size());
+}
+
+void refuse_token(const char* kernel, std::int64_t token, std::int64_t row, std::int64_t column,
+                  std::int64_t table_rows) {
+  throw DataError(std::string(kernel) + ": token " + std::to_string(token) + " in row " +
+                      std::to_string(row) + ", column " + std::to_string(column) +
+                      " is outside the table of " + std::to_string(table_rows) + " rows",
+                  "the data was made with another tokeniser: set model.vocab, or pack it again");
+}
+
+void refuse_target(std::int64_t target, std::int64_t row, std::int64_t vocabulary) {
+  throw DataError("cross_entropy: target " + std::to_string(target) + " in row " +
+                      std::to_string(row) + " is neither ignored (" +
+                      std::to_string(kIgnoredTarget) + ") nor in [0, " +
+                      std::to_string(vocabulary) + ")",
+                  "the data was made with another tokeniser: set model.vocab, or pack it again");
 }
 
 }  // namespace lockstep::kernels

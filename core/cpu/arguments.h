@@ -10,6 +10,11 @@
 
 namespace lockstep::kernels {
 
+struct AdamWStep;
+struct CrossEntropyOptions;
+struct LossSums;
+struct SgdStep;
+
 /// A tensor seen as [rows, columns]; columns are its last dimension.
 struct Matrix {
   std::int64_t rows = 0;
@@ -38,5 +43,21 @@ class Arguments {
   const char* kernel_;
   Device device_;
 };
+
+/// The arguments of the kernels of those names, whose checks every device makes.
+void check_convert(const Arguments& arguments, const Tensor& x, const Tensor& y);
+void check_embedding(const Arguments& arguments, const Tensor& tokens, const Tensor& token_table,
+                     const Tensor& position_table, const Tensor& y, DType table_type);
+void check_cross_entropy(const Arguments& arguments, const Tensor& logits, const Tensor& targets,
+                         const CrossEntropyOptions& options, const LossSums* sums);
+void check_moments(const Arguments& arguments, const Tensor& w, const Tensor& g, const Tensor& m,
+                   const Tensor& v, const AdamWStep& step);
+void check_sgd(const Arguments& arguments, const Tensor& w, const Tensor& g, const Tensor& buffer,
+               const SgdStep& step);
+
+/// The DataErrors of kernels that met an index outside their table.
+[[noreturn]] void refuse_token(const char* kernel, std::int64_t token, std::int64_t row,
+                               std::int64_t column, std::int64_t table_rows);
+[[noreturn]] void refuse_target(std::int64_t target, std::int64_t row, std::int64_t vocabulary);
 
 }  // namespace lockstep::kernels

@@ -153,13 +153,7 @@ void cpu::round(Stream& stream, const Tensor& x, DType type) {
 }
 
 void cpu::convert(Stream& stream, const Tensor& x, const Tensor& y) {
-  const Arguments arguments("convert", stream);
-  arguments.tensor("x", x, x.dtype());
-  arguments.sized("y", y, x.size(), y.dtype());
-  const bool possible = x.dtype() == y.dtype() || (x.dtype() == DType::f32 && is_half(y.dtype())) ||
-                        (is_half(x.dtype()) && y.dtype() == DType::f32);
-  arguments.require(possible, "no conversion between these types",
-                    "one of the two is f32, the other f32, bf16 or f16");
+  check_convert(Arguments("convert", stream), x, y);
   stream.enqueue(
       [x, y] { convert_elements(x.data(), x.dtype(), y.data(), y.dtype(), to_size(x.size())); });
 }

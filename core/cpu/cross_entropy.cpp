@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
-#include <string>
 
 #include "core/cpu/arguments.h"
 #include "core/cpu/simd_targets.h"
 #include "core/kernel_table.h"
-#include "lockstep/core/error.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/cross_entropy.cpp"
@@ -110,11 +108,7 @@ void check_targets(const Tensor& targets, std::int64_t vocabulary) {
   for (std::int64_t row = 0; row < targets.size(); ++row) {
     const std::int32_t value = values[row];
     if (value == kIgnoredTarget || (value >= 0 && value < vocabulary)) continue;
-    throw DataError("cross_entropy: target " + std::to_string(value) + " in row " +
-                        std::to_string(row) + " is neither ignored (" +
-                        std::to_string(kIgnoredTarget) + ") nor in [0, " +
-                        std::to_string(vocabulary) + ")",
-                    "the data was made with another tokeniser: set model.vocab, or pack it again");
+    refuse_target(value, row, vocabulary);
   }
 }
 
@@ -173,15 +167,7 @@ LossSums sum_rows(const Tensor& logits, const Tensor& targets, CrossEntropyOptio
 
 void queue(const char* kernel, Stream& stream, const Tensor& logits, const Tensor& targets,
            CrossEntropyOptions options, LossSums* sums, Gradient gradient) {
-  const Arguments arguments(kernel, stream);
-  arguments.tensor("logits", logits);
-  arguments.sized("targets", targets, as_matrix(logits).rows, DType::i32);
-  arguments.require(options.vocabulary > 0 && options.vocabulary <= as_matrix(logits).columns,
-                    "the vocabulary does not fit the columns of logits",
-                    "set options.vocabulary to the real columns, without the padding");
-  arguments.require(options.smoothing >= 0.0F && options.smoothing <= 1.0F,
-                    "the smoothing is outside [0, 1]", "set loss.smoothing to 0 … 1");
-  arguments.require(sums != nullptr, "sums is null", "pass the sums that the stream fills");
+  check_cross_entropy(Arguments(kernel, stream), logits, targets, options, sums);
   stream.enqueue([=] { *sums = sum_rows(logits, targets, options, gradient); });
 }
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
-#include <string>
 #include <vector>
 
 #include "core/cpu/arguments.h"
 #include "core/kernel_table.h"
-#include "lockstep/core/error.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -16,25 +14,8 @@ void check_tokens(const char* kernel, const Tensor& tokens, std::int64_t table_r
   const std::int64_t columns = as_matrix(tokens).columns;
   for (std::int64_t i = 0; i < tokens.size(); ++i) {
     if (values[i] >= 0 && values[i] < table_rows) continue;
-    throw DataError(std::string(kernel) + ": token " + std::to_string(values[i]) + " in row " +
-                        std::to_string(i / columns) + ", column " + std::to_string(i % columns) +
-                        " is outside the table of " + std::to_string(table_rows) + " rows",
-                    "the data was made with another tokeniser: set model.vocab, or pack it again");
+    refuse_token(kernel, values[i], i / columns, i % columns, table_rows);
   }
-}
-
-void check_shapes(const Arguments& arguments, const Tensor& tokens, const Tensor& token_table,
-                  const Tensor& position_table, const Tensor& y, DType table_type) {
-  arguments.tensor("tokens", tokens, DType::i32);
-  arguments.tensor("token table", token_table, table_type);
-  arguments.tensor("position table", position_table, table_type);
-  const std::int64_t width = as_matrix(token_table).columns;
-  arguments.require(as_matrix(position_table).columns == width,
-                    "the tables of tokens and positions differ in width", "both are [rows, C]");
-  arguments.require(as_matrix(position_table).rows >= as_matrix(tokens).columns,
-                    "the sequences are longer than the table of positions",
-                    "shorten them, or raise model.context");
-  arguments.sized("y", y, tokens.size() * width);
 }
 
 // Row `row` of a [rows, C] table in f32: where it lies, or in `widened`.
@@ -53,7 +34,7 @@ void cpu::embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& 
                             const Tensor& position_table, const Tensor& y) {
   const Arguments arguments("embedding_forward", stream);
   const DType type = is_half(token_table.dtype()) ? token_table.dtype() : DType::f32;
-  check_shapes(arguments, tokens, token_table, position_table, y, type);
+  check_embedding(arguments, tokens, token_table, position_table, y, type);
   stream.enqueue([=] {
     const Matrix table = as_matrix(token_table);
     check_tokens("embedding_forward", tokens, table.rows);
@@ -73,8 +54,8 @@ void cpu::embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& 
 void cpu::embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& y_grad,
                              const Tensor& token_grad, bool add_token, const Tensor& position_grad,
                              bool add_position) {
-  check_shapes(Arguments("embedding_backward", stream), tokens, token_grad, position_grad, y_grad,
-               DType::f32);
+  check_embedding(Arguments("embedding_backward", stream), tokens, token_grad, position_grad,
+                  y_grad, DType::f32);
   stream.enqueue([=] {
     const Matrix table = as_matrix(token_grad);
     check_tokens("embedding_backward", tokens, table.rows);

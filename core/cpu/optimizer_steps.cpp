@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdamW, LAMB and SGD, element by element: the bits do not depend on where arrays are cut.
-#include <cmath>
 #include <optional>
 
 #include "core/cpu/adamw_factors.h"
@@ -101,26 +100,6 @@ HWY_EXPORT(adamw_array);
 HWY_EXPORT(lamb_array);
 HWY_EXPORT(sgd_array);
 
-AdamWFactors factors_of(const AdamWStep& step) {
-  const double beta1 = step.beta1;
-  const double beta2 = step.beta2;
-  const double rate = step.learning_rate;
-  const auto t = static_cast<double>(step.t);
-  return {.scale = step.scale,
-          .clip = step.clip,
-          .beta1 = static_cast<float>(step.beta1),
-          .beta2 = static_cast<float>(step.beta2),
-          .one_minus_beta1 = static_cast<float>(1.0 - beta1),
-          .one_minus_beta2 = static_cast<float>(1.0 - beta2),
-          .decay = static_cast<float>(rate * static_cast<double>(step.weight_decay)),
-          .step_size = static_cast<float>(rate / (1.0 - std::pow(beta1, t))),
-          .root_scale = static_cast<float>(std::sqrt(1.0 - std::pow(beta2, t))),
-          .epsilon = step.epsilon,
-          .l2 = step.l2,
-          .inverse_correction = static_cast<float>(1.0 / (1.0 - std::pow(beta1, t))),
-          .weight_decay = step.weight_decay};
-}
-
 // The step as its gate has it; nothing if that is closed.
 template <typename Step>
 std::optional<Step> gated(Step step) {
@@ -128,15 +107,6 @@ std::optional<Step> gated(Step step) {
   if (!step.gate->open) return std::nullopt;
   step.clip = step.gate->clip;
   return step;
-}
-
-void check_moments(const Arguments& arguments, const Tensor& w, const Tensor& g, const Tensor& m,
-                   const Tensor& v, const AdamWStep& step) {
-  arguments.tensor("w", w);
-  arguments.sized("g", g, w.size());
-  arguments.sized("m", m, w.size());
-  arguments.sized("v", v, w.size());
-  arguments.require(step.t >= 1, "t is below 1", "t counts updates, the one asked for included");
 }
 
 }  // namespace
@@ -167,14 +137,8 @@ void cpu::lamb_direction(Stream& stream, const Tensor& w, const Tensor& g, const
 
 void cpu::sgd(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& buffer,
               SgdStep step) {
-  const Arguments arguments("sgd", stream);
-  arguments.tensor("w", w);
-  arguments.sized("g", g, w.size());
-  arguments.require(step.t >= 1, "t is below 1", "t counts updates, the one asked for included");
-  arguments.require(!step.nesterov || step.momentum > 0.0F, "Nesterov without momentum",
-                    "set a momentum above 0, or nesterov = false");
+  check_sgd(Arguments("sgd", stream), w, g, buffer, step);
   const bool with_momentum = step.momentum != 0.0F;
-  if (with_momentum) arguments.sized("buffer", buffer, w.size());
   stream.enqueue([=] {
     const std::optional<SgdStep> now = gated(step);
     if (!now) return;

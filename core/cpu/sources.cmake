@@ -4,7 +4,8 @@
 set(LOCKSTEP_CPU_KERNEL_SOURCES "")
 foreach(
   source IN
-  ITEMS arguments.cpp
+  ITEMS adamw_factors.cpp
+        arguments.cpp
         attention.cpp
         attention_backward.cpp
         attention_forward.cpp

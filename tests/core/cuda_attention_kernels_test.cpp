@@ -113,12 +113,13 @@ TEST_P(CudaAttentionKernels, MatchTheCpuWhicheverWarpRunsFirst) {
   }
 }
 
-// Around the tile of 64 and its padded widths; odd widths cannot be read as vectors.
+// Around the tile of 64 and its padded widths; widths other than multiples of four are not read as
+// vectors.
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaAttentionKernels,
                          testing::Values(Case{1, 1, 1, 16}, Case{2, 63, 2, 32}, Case{1, 64, 1, 64},
                                          Case{1, 130, 1, 17}, Case{1, 65, 3, 40},
                                          Case{1, 70, 1, 96}, Case{1, 129, 1, 128},
-                                         Case{1, 66, 2, 3}),
+                                         Case{1, 66, 2, 3}, Case{1, 5, 3, 6}),
                          name_of);
 
 TEST(BlockRunner, SaysThatThreadsWaitAtDifferentBarriers) {

@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "core/cuda/device.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {
@@ -23,5 +24,7 @@ Device parse_device(const std::string& text) {
   }
   throw ConfigError("device \"" + text + "\" is unknown", "use cpu, cuda or cuda:N");
 }
+
+std::string cuda_report() { return cuda::device_report(); }
 
 }  // namespace lockstep

@@ -8,9 +8,10 @@
 
 namespace lockstep {
 
-/// Zero-filled memory of the host, aligned to 64 bytes: for cuda pinned, and read and written by
-/// the device under the same address; plain memory for cpu. Not to be released from a task of a
-/// stream: that may call CUDA. Throws DeviceError if there is none.
+/// Memory of the host that kernels of `device` read and write under the same address: small
+/// results, and what work queued later must know. Zero-filled, aligned to 64 bytes, page-locked for
+/// CUDA. It must outlive the work that uses it, and must not be released by a task of a stream,
+/// which must not call CUDA. Throws DeviceError if there is none.
 std::shared_ptr<void> host_memory(Device device, std::size_t bytes);
 
 }  // namespace lockstep

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/stream.h"
 
-#include <pthread.h>
-
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/error.h"
+#include "core/stream_queue.h"
 
 namespace lockstep {
 namespace detail {
@@ -21,8 +18,9 @@ struct EventState {
   std::atomic<bool> done{false};
   std::mutex mutex;
   std::condition_variable changed;
-  std::exception_ptr error;                 // written before `done`, never after
-  std::vector<std::function<void()>> then;  // until `done`
+  std::exception_ptr error;                  // written before `done`, never after
+  std::vector<std::function<void()>> then;   // until `done`
+  std::shared_ptr<const DevicePoint> point;  // of event_at(); never changed
 
   void finish(std::exception_ptr failure) {
     std::vector<std::function<void()>> calls;
@@ -36,53 +34,38 @@ struct EventState {
     changed.notify_all();
     for (const auto& call : calls) call();
   }
-};
 
-struct StreamState {
-  explicit StreamState(Device where) : device(where) {}
-
-  void push(std::function<void()> task) {
-    {
-      const std::lock_guard lock(mutex);
-      queue.push_back(std::move(task));
-    }
-    changed.notify_one();
-  }
-
-  void run() {
-    for (;;) {
-      std::function<void()> task;
-      {
-        std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return stopping || !queue.empty(); });
-        if (queue.empty()) return;
-        task = std::move(queue.front());
-        queue.pop_front();
-      }
-      task();
-    }
-  }
-
-  // What runs on the worker: `body` unless the stream has failed.
-  void guarded(const std::function<void()>& body) {
-    if (failure) return;
+  // Calls `ask` for what the device knows. Whether the event is done then.
+  template <typename Ask>
+  bool finish_by(const Ask& ask) {
     try {
-      body();
+      if (!ask()) return false;
+      finish(nullptr);
     } catch (...) {
-      failure = std::current_exception();
+      finish(std::current_exception());
     }
+    return true;
   }
-
-  Device device;
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<std::function<void()>> queue;
-  bool stopping = false;
-  std::exception_ptr failure;  // of the worker thread alone
-  std::thread worker;
 };
+
+Event event_at(std::shared_ptr<const DevicePoint> point) {
+  Event event = Event::make();
+  event.state_->point = std::move(point);
+  return event;
+}
+
+std::shared_ptr<const DevicePoint> point_of(const Event& event) noexcept {
+  return event.state_ ? event.state_->point : nullptr;
+}
 
 }  // namespace detail
+
+namespace {
+
+// How often a bounded wait asks a device, which can wait only without a bound.
+constexpr std::chrono::microseconds kAskDevice{100};
+
+}  // namespace
 
 Event Event::make() {
   Event event;
@@ -99,21 +82,35 @@ void Event::fail(std::exception_ptr error) const {
 }
 
 bool Event::done() const noexcept {
-  return !state_ || state_->done.load(std::memory_order_acquire);
+  if (!state_ || state_->done.load(std::memory_order_acquire)) return true;
+  return state_->point && state_->finish_by([this] { return state_->point->reached(); });
 }
 
 void Event::wait() const {
   if (!state_) return;
   if (!state_->done.load(std::memory_order_acquire)) {
-    std::unique_lock lock(state_->mutex);
-    state_->changed.wait(lock, [&] { return state_->done.load(std::memory_order_relaxed); });
+    if (state_->point) {
+      state_->finish_by([this] {
+        state_->point->wait();
+        return true;
+      });
+    } else {
+      std::unique_lock lock(state_->mutex);
+      state_->changed.wait(lock, [&] { return state_->done.load(std::memory_order_relaxed); });
+    }
   }
   if (state_->error) std::rethrow_exception(state_->error);
 }
 
 bool Event::wait_for(std::chrono::nanoseconds timeout) const {
   if (!state_) return true;
-  {
+  if (state_->point) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    while (!done()) {
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      std::this_thread::sleep_for(kAskDevice);
+    }
+  } else {
     std::unique_lock lock(state_->mutex);
     const bool done = state_->changed.wait_for(
         lock, timeout, [&] { return state_->done.load(std::memory_order_relaxed); });
@@ -124,72 +121,35 @@ bool Event::wait_for(std::chrono::nanoseconds timeout) const {
 }
 
 void Event::on_done(std::function<void()> then) const {
-  if (state_) {
-    const std::lock_guard lock(state_->mutex);
-    if (!state_->done.load(std::memory_order_relaxed)) {
-      state_->then.push_back(std::move(then));
-      return;
-    }
-  }
-  then();
-}
-
-Stream::Stream(Device device, const std::string& name) {
-  if (device.kind != DeviceKind::cpu) {
-    throw DeviceError("stream on " + to_string(device) + ": this build has no such backend",
-                      "use device = cpu, or build with -DLOCKSTEP_CUDA=ON");
-  }
-  state_ = std::make_unique<detail::StreamState>(device);
-  state_->worker = std::thread([state = state_.get()] { state->run(); });
-  // The kernel keeps 15 characters.
-  if (!name.empty()) pthread_setname_np(state_->worker.native_handle(), name.substr(0, 15).c_str());
-}
-
-Stream::Stream(Stream&&) noexcept = default;
-
-Stream& Stream::operator=(Stream&& other) noexcept {
-  if (this != &other) {
-    Stream old(std::move(*this));
-    state_ = std::move(other.state_);
-  }
-  return *this;
-}
-
-Stream::~Stream() {
-  if (!state_) return;
+  if (!state_) return then();
+  bool asks_device = false;
   {
     const std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
-  }
-  state_->changed.notify_one();
-  state_->worker.join();
-}
-
-Device Stream::device() const noexcept { return state_->device; }
-
-void* Stream::native() const noexcept { return nullptr; }
-
-void Stream::enqueue(std::function<void()> task) {
-  state_->push([state = state_.get(), task = std::move(task)] { state->guarded(task); });
-}
-
-Event Stream::record() {
-  Event event = Event::make();
-  // Runs also after a failure, to hand it on.
-  state_->push([state = state_.get(), event] {
-    if (state->failure) {
-      event.fail(state->failure);
-    } else {
-      event.reach();
+    if (!state_->done.load(std::memory_order_relaxed)) {
+      asks_device = state_->point && state_->then.empty();
+      state_->then.push_back(std::move(then));
     }
-  });
-  return event;
+  }
+  if (then) return then();  // not kept: it is done
+  if (!asks_device) return;
+  state_->point->notify(
+      [state = state_] { state->finish_by([&] { return state->point->reached(); }); });
 }
 
-void Stream::wait(const Event& event) {
-  enqueue([event] { event.wait(); });
-}
+Stream::Stream(Device device, const std::string& name)
+    : device_(device),
+      queue_(device.kind == DeviceKind::cpu ? detail::make_cpu_stream(name)
+                                            : detail::make_cuda_stream(device, name)) {}
 
+Stream::Stream(Stream&&) noexcept = default;
+Stream& Stream::operator=(Stream&&) noexcept = default;
+Stream::~Stream() = default;
+
+Device Stream::device() const noexcept { return device_; }
+void* Stream::native() const noexcept { return queue_->native(); }
+void Stream::enqueue(std::function<void()> task) { queue_->enqueue(std::move(task)); }
+Event Stream::record() { return queue_->record(); }
+void Stream::wait(const Event& event) { queue_->wait(event); }
 void Stream::synchronize() { record().wait(); }
 
 }  // namespace lockstep

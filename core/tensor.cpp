@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/tensor.h"
 
-#include <cstdlib>
-#include <cstring>
 #include <utility>
 
+#include "core/memory.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {
-namespace {
-
-constexpr std::size_t kAlignment = 64;
-
-}  // namespace
 
 std::size_t size_of(DType dtype) noexcept {
   switch (dtype) {
@@ -74,24 +68,19 @@ Tensor::Tensor(Device device, Shape shape, DType dtype)
                        "dimensions count elements");
     }
   }
-  if (device.kind != DeviceKind::cpu) {
-    throw DeviceError("tensor on " + to_string(device) + ": this build has no such backend",
-                      "use device = cpu, or build with -DLOCKSTEP_CUDA=ON");
+  try {
+    owner_ = device_memory(device, bytes());
+  } catch (const DeviceError& error) {
+    throw DeviceError("tensor of shape " + to_string(shape_) + " " + lockstep::to_string(dtype) +
+                          " on " + to_string(device) + ": " + error.what(),
+                      error.hint());
   }
-  // aligned_alloc wants a multiple of the alignment; an empty tensor still has an address.
-  const std::size_t padded = (bytes() / kAlignment + 1) * kAlignment;
-  data_ = std::aligned_alloc(kAlignment, padded);
-  if (!data_) {
-    throw DeviceError("no memory for a tensor of " + std::to_string(padded) + " bytes, shape " +
-                          to_string(shape_) + " " + to_string(dtype),
-                      "use a smaller model or batch.micro");
-  }
-  owner_ = std::shared_ptr<void>(data_, [](void* memory) { std::free(memory); });
+  data_ = owner_.get();
 }
 
 Tensor Tensor::zeros(Device device, Shape shape, DType dtype) {
   Tensor tensor(device, std::move(shape), dtype);
-  std::memset(tensor.data_, 0, tensor.bytes());
+  zero_memory(device, tensor.data_, tensor.bytes());
   return tensor;
 }
 

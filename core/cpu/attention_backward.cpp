@@ -6,7 +6,7 @@
 #include "core/cpu/arguments.h"
 #include "core/cpu/attention.h"
 #include "core/cpu/simd_targets.h"
-#include "core/kernels.h"
+#include "core/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/attention_backward.cpp"
@@ -183,8 +183,9 @@ namespace {
 HWY_EXPORT(attention_backward_heads);
 }  // namespace
 
-void attention_backward(Stream& stream, const Tensor& qkv, const Tensor& y, const Tensor& y_grad,
-                        const Tensor& log_sum_exp, int heads, const Tensor& qkv_grad) {
+void cpu::attention_backward(Stream& stream, const Tensor& qkv, const Tensor& y,
+                             const Tensor& y_grad, const Tensor& log_sum_exp, int heads,
+                             const Tensor& qkv_grad) {
   const Arguments arguments("attention_backward", stream);
   AttentionArrays shape = check_attention(arguments, qkv, heads, y, log_sum_exp);
   arguments.sized("y_grad", y_grad, y.size());

@@ -4,7 +4,7 @@
 #include "core/cpu/arguments.h"
 #include "core/cpu/attention.h"
 #include "core/cpu/simd_targets.h"
-#include "core/kernels.h"
+#include "core/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/attention_forward.cpp"
@@ -152,8 +152,8 @@ namespace {
 HWY_EXPORT(attention_heads);
 }  // namespace
 
-void attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tensor& y,
-                       const Tensor& log_sum_exp) {
+void cpu::attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tensor& y,
+                            const Tensor& log_sum_exp) {
   AttentionArrays shape =
       check_attention(Arguments("attention_forward", stream), qkv, heads, y, log_sum_exp);
   stream.enqueue([=]() mutable {

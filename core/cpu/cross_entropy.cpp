@@ -3,7 +3,7 @@
 
 #include "core/cpu/arguments.h"
 #include "core/cpu/simd_targets.h"
-#include "core/kernels.h"
+#include "core/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/cross_entropy.cpp"
@@ -173,13 +173,13 @@ void queue(const char* kernel, Stream& stream, const Tensor& logits, const Tenso
 
 }  // namespace
 
-void cross_entropy(Stream& stream, const Tensor& logits_to_gradient, const Tensor& targets,
-                   CrossEntropyOptions options, LossSums* sums) {
+void cpu::cross_entropy(Stream& stream, const Tensor& logits_to_gradient, const Tensor& targets,
+                        CrossEntropyOptions options, LossSums* sums) {
   queue("cross_entropy", stream, logits_to_gradient, targets, options, sums, Gradient::in_place);
 }
 
-void cross_entropy_loss(Stream& stream, const Tensor& logits, const Tensor& targets,
-                        CrossEntropyOptions options, LossSums* sums) {
+void cpu::cross_entropy_loss(Stream& stream, const Tensor& logits, const Tensor& targets,
+                             CrossEntropyOptions options, LossSums* sums) {
   queue("cross_entropy_loss", stream, logits, targets, options, sums, Gradient::none);
 }
 

@@ -5,7 +5,7 @@
 
 #include "core/cpu/arguments.h"
 #include "core/cpu/simd_targets.h"
-#include "core/kernels.h"
+#include "core/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/elementwise.cpp"
@@ -75,7 +75,7 @@ HWY_EXPORT(add_bias_rows);
 HWY_EXPORT(sum_columns);
 }  // namespace
 
-void add(Stream& stream, const Tensor& x, const Tensor& y) {
+void cpu::add(Stream& stream, const Tensor& x, const Tensor& y) {
   const Arguments arguments("add", stream);
   arguments.tensor("x", x);
   arguments.sized("y", y, x.size());
@@ -84,7 +84,7 @@ void add(Stream& stream, const Tensor& x, const Tensor& y) {
   });
 }
 
-void add_scaled(Stream& stream, float factor, const Tensor& x, const Tensor& y) {
+void cpu::add_scaled(Stream& stream, float factor, const Tensor& x, const Tensor& y) {
   const Arguments arguments("add_scaled", stream);
   arguments.tensor("x", x);
   arguments.sized("y", y, x.size());
@@ -94,14 +94,14 @@ void add_scaled(Stream& stream, float factor, const Tensor& x, const Tensor& y) 
   });
 }
 
-void fill_zero(Stream& stream, const Tensor& x) {
+void cpu::fill_zero(Stream& stream, const Tensor& x) {
   Arguments("fill_zero", stream).tensor("x", x, x.dtype());
   stream.enqueue([x] {
     if (x.size() > 0) std::memset(x.data(), 0, x.bytes());
   });
 }
 
-void copy(Stream& stream, const Tensor& x, const Tensor& y) {
+void cpu::copy(Stream& stream, const Tensor& x, const Tensor& y) {
   const Arguments arguments("copy", stream);
   arguments.tensor("x", x, x.dtype());
   arguments.sized("y", y, x.size(), x.dtype());
@@ -110,7 +110,7 @@ void copy(Stream& stream, const Tensor& x, const Tensor& y) {
   });
 }
 
-void add_bias(Stream& stream, const Tensor& bias, const Tensor& y) {
+void cpu::add_bias(Stream& stream, const Tensor& bias, const Tensor& y) {
   const Arguments arguments("add_bias", stream);
   arguments.tensor("y", y);
   arguments.sized("bias", bias, as_matrix(y).columns);
@@ -121,7 +121,7 @@ void add_bias(Stream& stream, const Tensor& bias, const Tensor& y) {
   });
 }
 
-void bias_backward(Stream& stream, const Tensor& y_grad, const Tensor& bias_grad, bool add) {
+void cpu::bias_backward(Stream& stream, const Tensor& y_grad, const Tensor& bias_grad, bool add) {
   const Arguments arguments("bias_backward", stream);
   arguments.tensor("y_grad", y_grad);
   arguments.sized("bias_grad", bias_grad, as_matrix(y_grad).columns);

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "core/cpu/arguments.h"
-#include "core/kernels.h"
+#include "core/kernel_table.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -30,8 +30,8 @@ const float* row_of(const Tensor& table, std::int64_t row, std::vector<float>& w
 
 }  // namespace
 
-void embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& token_table,
-                       const Tensor& position_table, const Tensor& y) {
+void cpu::embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& token_table,
+                            const Tensor& position_table, const Tensor& y) {
   const Arguments arguments("embedding_forward", stream);
   const DType type = is_half(token_table.dtype()) ? token_table.dtype() : DType::f32;
   check_embedding(arguments, tokens, token_table, position_table, y, type);
@@ -51,9 +51,9 @@ void embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& token
   });
 }
 
-void embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& y_grad,
-                        const Tensor& token_grad, bool add_token, const Tensor& position_grad,
-                        bool add_position) {
+void cpu::embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& y_grad,
+                             const Tensor& token_grad, bool add_token, const Tensor& position_grad,
+                             bool add_position) {
   check_embedding(Arguments("embedding_backward", stream), tokens, token_grad, position_grad,
                   y_grad, DType::f32);
   stream.enqueue([=] {

@@ -3,7 +3,7 @@
 // exponential and keeps its relative precision where tanh u is near −1.
 #include "core/cpu/arguments.h"
 #include "core/cpu/simd_targets.h"
-#include "core/kernels.h"
+#include "core/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/gelu.cpp"
@@ -87,7 +87,7 @@ HWY_EXPORT(gelu_slope_array);
 HWY_EXPORT(bias_gelu_rows);
 }  // namespace
 
-void gelu_forward(Stream& stream, const Tensor& x, const Tensor& y) {
+void cpu::gelu_forward(Stream& stream, const Tensor& x, const Tensor& y) {
   const Arguments arguments("gelu_forward", stream);
   arguments.tensor("x", x);
   arguments.sized("y", y, x.size());
@@ -96,7 +96,8 @@ void gelu_forward(Stream& stream, const Tensor& x, const Tensor& y) {
   });
 }
 
-void gelu_backward(Stream& stream, const Tensor& x, const Tensor& y_grad, const Tensor& x_grad) {
+void cpu::gelu_backward(Stream& stream, const Tensor& x, const Tensor& y_grad,
+                        const Tensor& x_grad) {
   const Arguments arguments("gelu_backward", stream);
   arguments.tensor("x", x);
   arguments.sized("y_grad", y_grad, x.size());
@@ -107,7 +108,7 @@ void gelu_backward(Stream& stream, const Tensor& x, const Tensor& y_grad, const 
   });
 }
 
-void bias_gelu_forward(Stream& stream, const Tensor& bias, const Tensor& x, const Tensor& y) {
+void cpu::bias_gelu_forward(Stream& stream, const Tensor& bias, const Tensor& x, const Tensor& y) {
   const Arguments arguments("bias_gelu_forward", stream);
   arguments.tensor("x", x);
   arguments.sized("bias", bias, as_matrix(x).columns);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/cpu/arguments.h"
-#include "core/kernels.h"
+#include "core/kernel_table.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::kernels {
@@ -120,7 +120,8 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& c, const Problem& 
 
 }  // namespace
 
-void gemm(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, GemmOptions options) {
+void cpu::gemm(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c,
+               GemmOptions options) {
   const Arguments arguments("gemm", stream);
   const DType type = is_half(a.dtype()) ? a.dtype() : DType::f32;
   arguments.tensor("a", a, type);

@@ -6,7 +6,7 @@
 #include "core/cpu/arguments.h"
 #include "core/cpu/layer_norm.h"
 #include "core/cpu/simd_targets.h"
-#include "core/kernels.h"
+#include "core/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/layer_norm.cpp"
@@ -137,8 +137,9 @@ void store_sums(const float* sums, const Tensor& gradient, bool add) {
 
 }  // namespace
 
-void layer_norm_forward(Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                        float epsilon, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+void cpu::layer_norm_forward(Stream& stream, const Tensor& x, const Tensor& weight,
+                             const Tensor& bias, float epsilon, const Tensor& y, const Tensor& mean,
+                             const Tensor& rstd) {
   const Arguments arguments("layer_norm_forward", stream);
   arguments.tensor("x", x);
   const Matrix shape = as_matrix(x);
@@ -161,9 +162,9 @@ void layer_norm_forward(Stream& stream, const Tensor& x, const Tensor& weight, c
   });
 }
 
-void layer_norm_backward(Stream& stream, const Tensor& y_grad, const Tensor& x,
-                         const Tensor& weight, const Tensor& mean, const Tensor& rstd,
-                         const LayerNormGradients& gradients) {
+void cpu::layer_norm_backward(Stream& stream, const Tensor& y_grad, const Tensor& x,
+                              const Tensor& weight, const Tensor& mean, const Tensor& rstd,
+                              const LayerNormGradients& gradients) {
   const Arguments arguments("layer_norm_backward", stream);
   arguments.tensor("x", x);
   const Matrix shape = as_matrix(x);

@@ -5,7 +5,7 @@
 #include "core/cpu/adamw_factors.h"
 #include "core/cpu/arguments.h"
 #include "core/cpu/simd_targets.h"
-#include "core/kernels.h"
+#include "core/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/optimizer_steps.cpp"
@@ -111,8 +111,8 @@ std::optional<Step> gated(Step step) {
 
 }  // namespace
 
-void adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m, const Tensor& v,
-           AdamWStep step) {
+void cpu::adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m, const Tensor& v,
+                AdamWStep step) {
   check_moments(Arguments("adamw", stream), w, g, m, v, step);
   stream.enqueue([=] {
     const std::optional<AdamWStep> now = gated(step);
@@ -123,8 +123,8 @@ void adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m, co
   });
 }
 
-void lamb_direction(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m,
-                    const Tensor& v, AdamWStep step) {
+void cpu::lamb_direction(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m,
+                         const Tensor& v, AdamWStep step) {
   check_moments(Arguments("lamb_direction", stream), w, g, m, v, step);
   stream.enqueue([=] {
     const std::optional<AdamWStep> now = gated(step);
@@ -135,7 +135,8 @@ void lamb_direction(Stream& stream, const Tensor& w, const Tensor& g, const Tens
   });
 }
 
-void sgd(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& buffer, SgdStep step) {
+void cpu::sgd(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& buffer,
+              SgdStep step) {
   check_sgd(Arguments("sgd", stream), w, g, buffer, step);
   const bool with_momentum = step.momentum != 0.0F;
   stream.enqueue([=] {

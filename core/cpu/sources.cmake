@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The kernels of the CPU backend, one idea a file. Files that include simd_targets.h are compiled
+# Streams and kernels of the CPU backend, one idea a file. Files that include simd_targets.h are compiled
 # once for each instruction set, inside one object.
 set(LOCKSTEP_CPU_KERNEL_SOURCES "")
 foreach(
@@ -18,6 +18,7 @@ foreach(
         instruction_set.cpp
         layer_norm.cpp
         optimizer_steps.cpp
-        square_sums.cpp)
+        square_sums.cpp
+        stream.cpp)
   list(APPEND LOCKSTEP_CPU_KERNEL_SOURCES "${CMAKE_CURRENT_LIST_DIR}/${source}")
 endforeach()

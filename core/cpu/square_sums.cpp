@@ -3,7 +3,7 @@
 
 #include "core/cpu/arguments.h"
 #include "core/cpu/simd_targets.h"
-#include "core/kernels.h"
+#include "core/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/square_sums.cpp"
@@ -53,7 +53,7 @@ namespace {
 HWY_EXPORT(square_sum);
 }  // namespace
 
-void block_square_sums(Stream& stream, const Tensor& x, std::int64_t block, double* sums) {
+void cpu::block_square_sums(Stream& stream, const Tensor& x, std::int64_t block, double* sums) {
   const Arguments arguments("block_square_sums", stream);
   arguments.tensor("x", x);
   arguments.require(block > 0, "a block has no elements",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The kernels of the CUDA backend but for gemm and attention: the functions that launch them, the
+# The CUDA backend but for gemm and attention: streams and memory, the functions that launch kernels, the
 # kernels for nvcc, and, for the preset cuda-fake, the kernels' twins on the host.
 set(LOCKSTEP_CUDA_HOST_SOURCES "")
 foreach(
@@ -10,9 +10,12 @@ foreach(
         embedding.cpp
         gelu.cpp
         index_check.cpp
+        kernel_table.cpp
         layer_norm.cpp
+        memory.cpp
         optimizer_steps.cpp
-        square_sums.cpp)
+        square_sums.cpp
+        stream.cpp)
   list(APPEND LOCKSTEP_CUDA_HOST_SOURCES "${CMAKE_CURRENT_LIST_DIR}/${source}")
 endforeach()
 

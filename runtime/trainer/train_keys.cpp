@@ -72,8 +72,9 @@ const std::vector<std::string>& later_keys() {
 
 // Variables that are ours but no keys: scripts and tests use them.
 const std::vector<std::string>& reserved_variables() {
-  static const std::vector<std::string> reserved = {
-      "LOCKSTEP_BIN", "LOCKSTEP_SOURCE", "LOCKSTEP_JOBS", "LOCKSTEP_LOCAL_*", "LOCKSTEP_TEST_*"};
+  static const std::vector<std::string> reserved = {"LOCKSTEP_BIN",     "LOCKSTEP_SOURCE",
+                                                    "LOCKSTEP_JOBS",    "LOCKSTEP_CUDA_WHEELS",
+                                                    "LOCKSTEP_LOCAL_*", "LOCKSTEP_TEST_*"};
   return reserved;
 }
 

@@ -10,9 +10,13 @@
 
 namespace lockstep {
 
+class Event;
 namespace detail {
 struct EventState;
-struct StreamState;
+class DevicePoint;
+class StreamQueue;
+Event event_at(std::shared_ptr<const DevicePoint> point);
+std::shared_ptr<const DevicePoint> point_of(const Event& event) noexcept;
 }  // namespace detail
 
 /// A point in the work of a stream, or any other thing that becomes true once; a cheap handle.
@@ -37,10 +41,13 @@ class Event {
   void on_done(std::function<void()> then) const;
 
  private:
+  friend Event detail::event_at(std::shared_ptr<const detail::DevicePoint> point);
+  friend std::shared_ptr<const detail::DevicePoint> detail::point_of(const Event& event) noexcept;
   std::shared_ptr<detail::EventState> state_;
 };
 
-/// Work in order on one device. On the CPU it is a worker thread with a queue.
+/// Work in order on one device. On the CPU it is a worker thread with a queue; with CUDA a stream,
+/// whose tasks are host functions: they must not call CUDA.
 ///
 /// After a task has thrown, the tasks behind it are dropped and every event behind it fails with
 /// the same exception. Owner, move-only; enqueue, record and wait may be called by any thread.
@@ -67,7 +74,8 @@ class Stream {
   void synchronize();
 
  private:
-  std::unique_ptr<detail::StreamState> state_;
+  Device device_;
+  std::unique_ptr<detail::StreamQueue> queue_;
 };
 
 }  // namespace lockstep

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace lockstep::cuda {
+
+/// The CUDA devices that this process may use: 0 without a driver, and in a build without CUDA.
+int device_count();
+
+/// For a reader: "cuda: …" with the versions of runtime and driver, then a line a device with its
+/// name, compute capability and memory; or what is missing and what to do about it. Never throws
+/// for that. Without a newline at the end.
+std::string device_report();
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/stream_queue.h"
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <utility>
+
+#include "core/cuda/check.h"
+
+namespace lockstep::detail {
+namespace {
+
+using Task = std::function<void()>;
+
+// The first failure of a stream's tasks. They and the points behind them have numbers, so that a
+// point before the failure is reached all the same.
+class Failure {
+ public:
+  void note(std::uint64_t number, std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    error_ = std::move(error);
+    number_ = number;
+    failed_.store(true, std::memory_order_release);
+  }
+
+  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+
+  void throw_if_before(std::uint64_t number) const {
+    if (!failed()) return;
+    const std::lock_guard lock(mutex_);
+    if (number_ < number) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;
+  std::exception_ptr error_;
+  std::uint64_t number_ = 0;
+};
+
+// A task on its way through the driver, which must not see an exception.
+struct HostTask {
+  Task body;
+  std::shared_ptr<Failure> failure;
+  std::uint64_t number;
+
+  static void CUDART_CB run(void* raw) {
+    const std::unique_ptr<HostTask> task(static_cast<HostTask*>(raw));
+    if (task->failure->failed()) return;
+    try {
+      task->body();
+    } catch (...) {
+      task->failure->note(task->number, std::current_exception());
+    }
+  }
+};
+
+void launch_host(cudaStream_t stream, Task body, const std::shared_ptr<Failure>& failure,
+                 std::uint64_t number) {
+  auto task = std::make_unique<HostTask>(
+      HostTask{.body = std::move(body), .failure = failure, .number = number});
+  cuda::check(cudaLaunchHostFunc(stream, &HostTask::run, task.get()), "queue a host function");
+  static_cast<void>(task.release());
+}
+
+class CudaStreamHandle {
+ public:
+  explicit CudaStreamHandle(Device device) {
+    cuda::check(cudaSetDevice(device.index), "use " + to_string(device));
+    cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
+                "make a stream on " + to_string(device));
+  }
+  ~CudaStreamHandle() {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+  CudaStreamHandle(const CudaStreamHandle&) = delete;
+  CudaStreamHandle& operator=(const CudaStreamHandle&) = delete;
+  cudaStream_t get() const noexcept { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// What points need when their stream is gone.
+struct Shared {
+  explicit Shared(Device device) : notifier(device) {}
+  CudaStreamHandle notifier;  // host functions that wait for a point and hold up nothing else
+  std::shared_ptr<Failure> failure = std::make_shared<Failure>();
+  std::shared_ptr<Failure> nobody = std::make_shared<Failure>();
+};
+
+class CudaPoint final : public DevicePoint {
+ public:
+  CudaPoint(std::shared_ptr<Shared> shared, cudaStream_t stream, std::uint64_t number)
+      : shared_(std::move(shared)), number_(number) {
+    cuda::check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "make an event");
+    const cudaError_t status = cudaEventRecord(event_, stream);
+    if (status == cudaSuccess) return;
+    cudaEventDestroy(event_);
+    cuda::check(status, "record an event");
+  }
+  ~CudaPoint() override { cudaEventDestroy(event_); }
+
+  bool reached() const override {
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaErrorNotReady) return false;
+    cuda::check(status, "work before an event");
+    shared_->failure->throw_if_before(number_);
+    return true;
+  }
+
+  void wait() const override {
+    cuda::check(cudaEventSynchronize(event_), "work before an event");
+    shared_->failure->throw_if_before(number_);
+  }
+
+  void notify(Task then) const override {
+    cuda::check(cudaStreamWaitEvent(shared_->notifier.get(), event_, 0), "wait for an event");
+    launch_host(shared_->notifier.get(), std::move(then), shared_->nobody, 0);
+  }
+
+  cudaEvent_t native() const noexcept { return event_; }
+  bool is_of(const std::shared_ptr<Shared>& stream) const noexcept { return shared_ == stream; }
+  /// Throws what ended the stream's tasks before the point, once it is reached.
+  void check_tasks() const { shared_->failure->throw_if_before(number_); }
+
+ private:
+  std::shared_ptr<Shared> shared_;
+  std::uint64_t number_;
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaStream final : public StreamQueue {
+ public:
+  explicit CudaStream(Device device)
+      : device_(device), stream_(device), shared_(std::make_shared<Shared>(device)) {}
+
+  void* native() const noexcept override { return stream_.get(); }
+
+  void enqueue(Task task) override {
+    const std::lock_guard lock(mutex_);
+    launch_host(stream_.get(), std::move(task), shared_->failure, ++number_);
+  }
+
+  Event record() override {
+    const std::lock_guard lock(mutex_);
+    cuda::check(cudaSetDevice(device_.index), "use " + to_string(device_));
+    return event_at(std::make_shared<CudaPoint>(shared_, stream_.get(), ++number_));
+  }
+
+  void wait(const Event& event) override {
+    const auto point = std::dynamic_pointer_cast<const CudaPoint>(point_of(event));
+    if (point && point->is_of(shared_)) return;  // in order anyway
+    if (point) {
+      cuda::check(cudaStreamWaitEvent(stream_.get(), point->native(), 0), "wait for an event");
+      enqueue([point] { point->check_tasks(); });
+    } else {
+      enqueue([event] { event.wait(); });
+    }
+  }
+
+ private:
+  Device device_;
+  CudaStreamHandle stream_;
+  std::shared_ptr<Shared> shared_;
+  std::mutex mutex_;  // numbers are in the stream's order
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<StreamQueue> make_cuda_stream(Device device, const std::string& name) {
+  static_cast<void>(name);  // CUDA streams have none
+  return std::make_unique<CudaStream>(device);
+}
+
+}  // namespace lockstep::detail

@@ -20,20 +20,4 @@ lockstep_test(
   nlohmann_json::nlohmann_json)
 target_compile_definitions(kernels_test
                            PRIVATE LOCKSTEP_GOLDEN_FOLDER="${PROJECT_SOURCE_DIR}/tests/golden")
-
-# On a GPU, or over the fakes.
-if(LOCKSTEP_CUDA OR LOCKSTEP_CUDA_FAKE)
-  set(label gpu)
-  if(LOCKSTEP_CUDA_FAKE)
-    set(label unit)
-  endif()
-  lockstep_test(
-    cuda_kernels_test
-    SOURCES
-    cuda_kernels_test.cpp
-    LIBS
-    lockstep_core
-    PkgConfig::hwy
-    LABEL
-    ${label})
-endif()
+include(cuda_kernels.cmake)

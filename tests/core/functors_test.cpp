@@ -14,9 +14,6 @@ namespace {
 using namespace testing_support;
 // tests
 
-// Without fused multiply-adds (SSE4) the CPU's kernels round twice where the functors round once.
-bool cpu_fuses() { return std::string(kernels::instruction_set()) != "SSE4"; }
-
 void expect_same(const Tensor& functor, const Tensor& kernel, const char* what) {
   ASSERT_EQ(functor.size(), kernel.size());
   for (std::int64_t i = 0; i < kernel.size(); ++i) {

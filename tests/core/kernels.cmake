@@ -2,6 +2,7 @@
 lockstep_test(
   kernels_test
   SOURCES
+  functors_test.cpp
   kernels_arguments_test.cpp
   kernels_attention_test.cpp
   kernels_bits_test.cpp
@@ -19,3 +20,4 @@ lockstep_test(
   nlohmann_json::nlohmann_json)
 target_compile_definitions(kernels_test
                            PRIVATE LOCKSTEP_GOLDEN_FOLDER="${PROJECT_SOURCE_DIR}/tests/golden")
+include(cuda_kernels.cmake)

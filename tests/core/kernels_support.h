@@ -42,6 +42,9 @@ inline std::string instruction_set_name(const testing::TestParamInfo<std::int64_
   INSTANTIATE_TEST_SUITE_P(On, suite, testing::ValuesIn(hwy::SupportedAndGeneratedTargets()), \
                            instruction_set_name)
 
+/// Without fused multiply-adds (SSE4) the CPU's kernels round twice where others round once.
+inline bool cpu_fuses() { return std::string(kernels::instruction_set()) != "SSE4"; }
+
 using Values = std::vector<double>;
 
 inline std::size_t count_of(const Tensor& tensor) {

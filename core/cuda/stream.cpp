@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/cuda/check.h"
+#include "core/cuda/gemm_context.h"
 
 namespace lockstep::detail {
 namespace {
@@ -139,6 +140,10 @@ class CudaStream final : public StreamQueue {
  public:
   explicit CudaStream(Device device)
       : device_(device), stream_(device), shared_(std::make_shared<Shared>(device)) {}
+  ~CudaStream() override {
+    cudaStreamSynchronize(stream_.get());
+    cuda::GemmContext::forget(device_, stream_.get());
+  }
 
   void* native() const noexcept override { return stream_.get(); }
 

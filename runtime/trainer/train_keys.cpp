@@ -72,9 +72,9 @@ const std::vector<std::string>& later_keys() {
 
 // Variables that are ours but no keys: scripts and tests use them.
 const std::vector<std::string>& reserved_variables() {
-  static const std::vector<std::string> reserved = {"LOCKSTEP_BIN",     "LOCKSTEP_SOURCE",
-                                                    "LOCKSTEP_JOBS",    "LOCKSTEP_CUDA_WHEELS",
-                                                    "LOCKSTEP_LOCAL_*", "LOCKSTEP_TEST_*"};
+  static const std::vector<std::string> reserved = {
+      "LOCKSTEP_BIN",     "LOCKSTEP_SOURCE", "LOCKSTEP_JOBS",  "LOCKSTEP_CUDA_WHEELS",
+      "LOCKSTEP_LOCAL_*", "LOCKSTEP_TEST_*", "LOCKSTEP_FAKE_*"};
   return reserved;
 }
 
@@ -142,7 +142,7 @@ std::vector<ConfigKey> train_keys() {
       number(kInteger, "zero", "0",
              "1: a data-parallel rank keeps optimizer state for its share alone", 0, 1),
       text("recompute", "none", "activations", {"none"}),
-      text("device", "cpu", "cpu"),
+      text("device", "cpu", "of tensors and kernels", {"cpu"}),
       text("backend", "auto", "of the collectives", {"auto", "shm", "mpi"}),
       number(kInteger, "threads", "1", "of a rank's kernels", 1, 1),
       number(kInteger, "bucket_bytes", "26214400", "size of a gradient bucket", 1),

@@ -39,6 +39,7 @@ namespace cpu {
 LOCKSTEP_FOR_EACH_KERNEL(LOCKSTEP_DECLARE_KERNEL);
 }  // namespace cpu
 
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares a member
 #define LOCKSTEP_KERNEL_POINTER(name) decltype(kernels::name)* name
 struct KernelTable {
   LOCKSTEP_FOR_EACH_KERNEL(LOCKSTEP_KERNEL_POINTER);

@@ -122,15 +122,14 @@ bool Event::wait_for(std::chrono::nanoseconds timeout) const {
 
 void Event::on_done(std::function<void()> then) const {
   if (!state_) return then();
-  bool asks_device = false;
-  {
-    const std::lock_guard lock(state_->mutex);
-    if (!state_->done.load(std::memory_order_relaxed)) {
-      asks_device = state_->point && state_->then.empty();
-      state_->then.push_back(std::move(then));
-    }
+  std::unique_lock lock(state_->mutex);
+  if (state_->done.load(std::memory_order_relaxed)) {
+    lock.unlock();
+    return then();
   }
-  if (then) return then();  // not kept: it is done
+  const bool asks_device = state_->point && state_->then.empty();
+  state_->then.push_back(std::move(then));
+  lock.unlock();
   if (!asks_device) return;
   state_->point->notify(
       [state = state_] { state->finish_by([&] { return state->point->reached(); }); });

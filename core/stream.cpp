@@ -132,7 +132,7 @@ void Event::on_done(std::function<void()> then) const {
   lock.unlock();
   if (!asks_device) return;
   state_->point->notify(
-      [state = state_] { state->finish_by([&] { return state->point->reached(); }); });
+      [state = state_](std::exception_ptr error) { state->finish(std::move(error)); });
 }
 
 Stream::Stream(Device device, const std::string& name)

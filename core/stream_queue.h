@@ -36,8 +36,9 @@ class DevicePoint {
 
   virtual bool reached() const = 0;
   virtual void wait() const = 0;
-  /// Calls `then` when the point is reached, on a thread of the device.
-  virtual void notify(std::function<void()> then) const = 0;
+  /// Calls `then` when the point is reached, with what ended the work if something did; on a thread
+  /// that must not call the device.
+  virtual void notify(std::function<void(std::exception_ptr)> then) const = 0;
 
  protected:
   DevicePoint() = default;

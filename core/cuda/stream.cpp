@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "core/cuda/check.h"
 #include "core/cuda/gemm_context.h"
@@ -43,27 +44,59 @@ class Failure {
   std::uint64_t number_ = 0;
 };
 
+struct HostTask;
+
+// Tasks that have run. What they hold may call CUDA when it goes, which a host function must not
+// do: a thread of ours lets them go.
+class SpentTasks {
+ public:
+  void add(std::unique_ptr<HostTask> task);
+  void clear();
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<HostTask>> tasks_;
+};
+
 // A task on its way through the driver, which must not see an exception.
 struct HostTask {
   Task body;
   std::shared_ptr<Failure> failure;
   std::uint64_t number;
+  SpentTasks* spent;
 
   static void CUDART_CB run(void* raw) {
-    const std::unique_ptr<HostTask> task(static_cast<HostTask*>(raw));
-    if (task->failure->failed()) return;
-    try {
-      task->body();
-    } catch (...) {
-      task->failure->note(task->number, std::current_exception());
+    std::unique_ptr<HostTask> task(static_cast<HostTask*>(raw));
+    if (!task->failure->failed()) {
+      try {
+        task->body();
+      } catch (...) {
+        task->failure->note(task->number, std::current_exception());
+      }
     }
+    SpentTasks& spent = *task->spent;
+    spent.add(std::move(task));
   }
 };
 
-void launch_host(cudaStream_t stream, Task body, const std::shared_ptr<Failure>& failure,
-                 std::uint64_t number) {
-  auto task = std::make_unique<HostTask>(
-      HostTask{.body = std::move(body), .failure = failure, .number = number});
+void SpentTasks::add(std::unique_ptr<HostTask> task) {
+  const std::lock_guard lock(mutex_);
+  tasks_.push_back(std::move(task));
+}
+
+void SpentTasks::clear() {
+  std::vector<std::unique_ptr<HostTask>> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    gone.swap(tasks_);
+  }
+}
+
+void launch_host(cudaStream_t stream, Task body, std::shared_ptr<Failure> failure,
+                 std::uint64_t number, SpentTasks& spent) {
+  spent.clear();
+  auto task = std::make_unique<HostTask>(HostTask{
+      .body = std::move(body), .failure = std::move(failure), .number = number, .spent = &spent});
   cuda::check(cudaLaunchHostFunc(stream, &HostTask::run, task.get()), "queue a host function");
   static_cast<void>(task.release());
 }
@@ -90,6 +123,7 @@ class CudaStreamHandle {
 // What points need when their stream is gone.
 struct Shared {
   explicit Shared(Device device) : notifier(device) {}
+  SpentTasks spent;           // first: the streams' last tasks go there
   CudaStreamHandle notifier;  // host functions that wait for a point and hold up nothing else
   std::shared_ptr<Failure> failure = std::make_shared<Failure>();
   std::shared_ptr<Failure> nobody = std::make_shared<Failure>();
@@ -120,9 +154,20 @@ class CudaPoint final : public DevicePoint {
     shared_->failure->throw_if_before(number_);
   }
 
-  void notify(Task then) const override {
+  void notify(std::function<void(std::exception_ptr)> then) const override {
     cuda::check(cudaStreamWaitEvent(shared_->notifier.get(), event_, 0), "wait for an event");
-    launch_host(shared_->notifier.get(), std::move(then), shared_->nobody, 0);
+    launch_host(
+        shared_->notifier.get(),
+        [failure = shared_->failure, number = number_, then = std::move(then)] {
+          std::exception_ptr error;
+          try {
+            failure->throw_if_before(number);
+          } catch (...) {
+            error = std::current_exception();
+          }
+          then(error);
+        },
+        shared_->nobody, 0, shared_->spent);
   }
 
   cudaEvent_t native() const noexcept { return event_; }
@@ -139,9 +184,10 @@ class CudaPoint final : public DevicePoint {
 class CudaStream final : public StreamQueue {
  public:
   explicit CudaStream(Device device)
-      : device_(device), stream_(device), shared_(std::make_shared<Shared>(device)) {}
+      : device_(device), shared_(std::make_shared<Shared>(device)), stream_(device) {}
   ~CudaStream() override {
     cudaStreamSynchronize(stream_.get());
+    shared_->spent.clear();
     cuda::GemmContext::forget(device_, stream_.get());
   }
 
@@ -149,7 +195,7 @@ class CudaStream final : public StreamQueue {
 
   void enqueue(Task task) override {
     const std::lock_guard lock(mutex_);
-    launch_host(stream_.get(), std::move(task), shared_->failure, ++number_);
+    launch_host(stream_.get(), std::move(task), shared_->failure, ++number_, shared_->spent);
   }
 
   Event record() override {
@@ -171,8 +217,8 @@ class CudaStream final : public StreamQueue {
 
  private:
   Device device_;
+  std::shared_ptr<Shared> shared_;  // before the stream, whose tasks use it to the end
   CudaStreamHandle stream_;
-  std::shared_ptr<Shared> shared_;
   std::mutex mutex_;  // numbers are in the stream's order
   std::uint64_t number_ = 0;
 };

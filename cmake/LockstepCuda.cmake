@@ -7,7 +7,7 @@
 #                        needs the headers only, and runs on any machine
 #
 # Afterwards there are lockstep_cuda_headers (also nvml.h, for its declarations), lockstep_cudart,
-# lockstep_cublaslt and lockstep_nccl, and the lists LOCKSTEP_CUDA_{HOST,KERNEL,TWIN}_SOURCES.
+# lockstep_cublaslt and lockstep_nccl, and the lists of core/cuda/sources.cmake.
 option(LOCKSTEP_CUDA "Build the CUDA backend" OFF)
 option(LOCKSTEP_CUDA_FAKE "Build the CUDA backend over fake libraries, for tests without a GPU" OFF)
 if(LOCKSTEP_CUDA AND LOCKSTEP_CUDA_FAKE)
@@ -87,29 +87,13 @@ endforeach()
 target_link_libraries(lockstep_cudart INTERFACE Threads::Threads ${CMAKE_DL_LIBS} rt)
 
 # The sources. A kernel is a .cu file with its launch table; all else of the backend is C++.
-set(core_cuda "${PROJECT_SOURCE_DIR}/core/cuda")
-include("${core_cuda}/sources.cmake" OPTIONAL)
-include("${core_cuda}/sources_attention.cmake" OPTIONAL)
-list(APPEND LOCKSTEP_CUDA_HOST_SOURCES device.cpp)
-foreach(kind IN ITEMS HOST KERNEL TWIN)
-  list(TRANSFORM LOCKSTEP_CUDA_${kind}_SOURCES PREPEND "${core_cuda}/" REGEX "^[^/]")
-  list(REMOVE_DUPLICATES LOCKSTEP_CUDA_${kind}_SOURCES)
-endforeach()
-# The one source that is not for both builds: tests/fakes/cuda runs twins instead.
-list(REMOVE_ITEM LOCKSTEP_CUDA_HOST_SOURCES "${core_cuda}/launch.cpp")
-if(LOCKSTEP_CUDA AND EXISTS "${core_cuda}/launch.cpp")
-  list(APPEND LOCKSTEP_CUDA_HOST_SOURCES "${core_cuda}/launch.cpp")
-endif()
+include("${PROJECT_SOURCE_DIR}/core/cuda/sources.cmake")
 
 if(LOCKSTEP_CUDA_FAKE)
-  set(fakes "${PROJECT_SOURCE_DIR}/tests/fakes/cuda")
-  if(NOT EXISTS "${fakes}/CMakeLists.txt")
-    message(FATAL_ERROR "the preset cuda-fake needs ${fakes}/CMakeLists.txt")
-  endif()
-  add_subdirectory("${fakes}")
+  add_subdirectory("${PROJECT_SOURCE_DIR}/tests/fakes/cuda")
 endif()
 
-if(LOCKSTEP_CUDA AND LOCKSTEP_CUDA_KERNEL_SOURCES)
+if(LOCKSTEP_CUDA)
   # The toolkit may have changed since the last time: CMake would keep to the one it has examined.
   set(examined "${CMAKE_PLATFORM_INFO_DIR}/CMakeCUDACompiler.cmake")
   if(EXISTS "${examined}")

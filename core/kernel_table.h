@@ -34,7 +34,8 @@
 
 namespace lockstep::kernels {
 
-/// Each is the function of that name in core/kernels.h for one kind of device.
+/// Each is the function of that name in core/kernels.h for one kind of device. The function itself
+/// has checked the arguments.
 namespace cpu {
 LOCKSTEP_FOR_EACH_KERNEL(LOCKSTEP_DECLARE_KERNEL);
 }  // namespace cpu

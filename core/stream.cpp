@@ -121,9 +121,9 @@ bool Event::wait_for(std::chrono::nanoseconds timeout) const {
 }
 
 void Event::on_done(std::function<void()> then) const {
-  if (!state_) return then();
+  if (done()) return then();
   std::unique_lock lock(state_->mutex);
-  if (state_->done.load(std::memory_order_relaxed)) {
+  if (state_->done.load(std::memory_order_relaxed)) {  // by now
     lock.unlock();
     return then();
   }

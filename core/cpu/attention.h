@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "core/cpu/arguments.h"
+#include "lockstep/core/tensor.h"
 
 namespace lockstep::kernels {
 
@@ -21,9 +21,8 @@ struct AttentionArrays {
   float* scratch = nullptr;       // what the kernel's own file says
 };
 
-/// Checks the tensors that forward and backward share; the sizes alone are filled in.
-AttentionArrays check_attention(const Arguments& arguments, const Tensor& qkv, int heads,
-                                const Tensor& y, const Tensor& log_sum_exp);
+/// The sizes alone are filled in.
+AttentionArrays attention_sizes(const Tensor& qkv, int heads);
 
 /// A key block is what one round of the online softmax sees; a query block shares it in cache. Six
 /// rows by two vectors fill the registers of AVX2.

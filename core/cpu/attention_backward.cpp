@@ -3,7 +3,7 @@
 // D = Σ dY ∘ Y a row, dQ = dS·K·scale, dK = dSᵀ·Q·scale. (Dao et al., FlashAttention, 2022.)
 #include <cmath>
 
-#include "core/cpu/arguments.h"
+#include "core/arguments.h"
 #include "core/cpu/attention.h"
 #include "core/cpu/simd_targets.h"
 #include "core/kernel_table.h"
@@ -186,10 +186,7 @@ HWY_EXPORT(attention_backward_heads);
 void cpu::attention_backward(Stream& stream, const Tensor& qkv, const Tensor& y,
                              const Tensor& y_grad, const Tensor& log_sum_exp, int heads,
                              const Tensor& qkv_grad) {
-  const Arguments arguments("attention_backward", stream);
-  AttentionArrays shape = check_attention(arguments, qkv, heads, y, log_sum_exp);
-  arguments.sized("y_grad", y_grad, y.size());
-  arguments.sized("qkv_grad", qkv_grad, qkv.size());
+  AttentionArrays shape = attention_sizes(qkv, heads);
   stream.enqueue([=]() mutable {
     if (qkv.size() == 0) return;
     const std::size_t padded = round_up(shape.width, kPadding);

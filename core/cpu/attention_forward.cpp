@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
-#include "core/cpu/arguments.h"
+#include "core/arguments.h"
 #include "core/cpu/attention.h"
 #include "core/cpu/simd_targets.h"
 #include "core/kernel_table.h"
@@ -154,8 +154,7 @@ HWY_EXPORT(attention_heads);
 
 void cpu::attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tensor& y,
                             const Tensor& log_sum_exp) {
-  AttentionArrays shape =
-      check_attention(Arguments("attention_forward", stream), qkv, heads, y, log_sum_exp);
+  AttentionArrays shape = attention_sizes(qkv, heads);
   stream.enqueue([=]() mutable {
     if (qkv.size() == 0) return;
     const std::size_t padded = round_up(shape.width, kPadding);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
-#include "core/cpu/arguments.h"
+#include "core/arguments.h"
 #include "core/cpu/simd_targets.h"
 #include "core/kernel_table.h"
 
@@ -165,22 +165,17 @@ LossSums sum_rows(const Tensor& logits, const Tensor& targets, CrossEntropyOptio
   return sums;
 }
 
-void queue(const char* kernel, Stream& stream, const Tensor& logits, const Tensor& targets,
-           CrossEntropyOptions options, LossSums* sums, Gradient gradient) {
-  check_cross_entropy(Arguments(kernel, stream), logits, targets, options, sums);
-  stream.enqueue([=] { *sums = sum_rows(logits, targets, options, gradient); });
-}
-
 }  // namespace
 
 void cpu::cross_entropy(Stream& stream, const Tensor& logits_to_gradient, const Tensor& targets,
                         CrossEntropyOptions options, LossSums* sums) {
-  queue("cross_entropy", stream, logits_to_gradient, targets, options, sums, Gradient::in_place);
+  stream.enqueue(
+      [=] { *sums = sum_rows(logits_to_gradient, targets, options, Gradient::in_place); });
 }
 
 void cpu::cross_entropy_loss(Stream& stream, const Tensor& logits, const Tensor& targets,
                              CrossEntropyOptions options, LossSums* sums) {
-  queue("cross_entropy_loss", stream, logits, targets, options, sums, Gradient::none);
+  stream.enqueue([=] { *sums = sum_rows(logits, targets, options, Gradient::none); });
 }
 
 }  // namespace lockstep::kernels

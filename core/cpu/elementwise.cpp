@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/cpu/arguments.h"
+#include "core/arguments.h"
 #include "core/cpu/simd_targets.h"
 #include "core/kernel_table.h"
 
@@ -76,18 +76,12 @@ HWY_EXPORT(sum_columns);
 }  // namespace
 
 void cpu::add(Stream& stream, const Tensor& x, const Tensor& y) {
-  const Arguments arguments("add", stream);
-  arguments.tensor("x", x);
-  arguments.sized("y", y, x.size());
   stream.enqueue([x, y] {
     HWY_DYNAMIC_DISPATCH(add_array)(x.as<float>(), y.as<float>(), to_size(x.size()));
   });
 }
 
 void cpu::add_scaled(Stream& stream, float factor, const Tensor& x, const Tensor& y) {
-  const Arguments arguments("add_scaled", stream);
-  arguments.tensor("x", x);
-  arguments.sized("y", y, x.size());
   stream.enqueue([factor, x, y] {
     HWY_DYNAMIC_DISPATCH(add_scaled_array)
     (factor, x.as<float>(), y.as<float>(), to_size(x.size()));
@@ -95,25 +89,18 @@ void cpu::add_scaled(Stream& stream, float factor, const Tensor& x, const Tensor
 }
 
 void cpu::fill_zero(Stream& stream, const Tensor& x) {
-  Arguments("fill_zero", stream).tensor("x", x, x.dtype());
   stream.enqueue([x] {
     if (x.size() > 0) std::memset(x.data(), 0, x.bytes());
   });
 }
 
 void cpu::copy(Stream& stream, const Tensor& x, const Tensor& y) {
-  const Arguments arguments("copy", stream);
-  arguments.tensor("x", x, x.dtype());
-  arguments.sized("y", y, x.size(), x.dtype());
   stream.enqueue([x, y] {
     if (x.size() > 0) std::memmove(y.data(), x.data(), x.bytes());
   });
 }
 
 void cpu::add_bias(Stream& stream, const Tensor& bias, const Tensor& y) {
-  const Arguments arguments("add_bias", stream);
-  arguments.tensor("y", y);
-  arguments.sized("bias", bias, as_matrix(y).columns);
   stream.enqueue([bias, y] {
     const Matrix shape = as_matrix(y);
     HWY_DYNAMIC_DISPATCH(add_bias_rows)
@@ -122,9 +109,6 @@ void cpu::add_bias(Stream& stream, const Tensor& bias, const Tensor& y) {
 }
 
 void cpu::bias_backward(Stream& stream, const Tensor& y_grad, const Tensor& bias_grad, bool add) {
-  const Arguments arguments("bias_backward", stream);
-  arguments.tensor("y_grad", y_grad);
-  arguments.sized("bias_grad", bias_grad, as_matrix(y_grad).columns);
   stream.enqueue([y_grad, bias_grad, add] {
     if (bias_grad.size() == 0) return;
     const Matrix shape = as_matrix(y_grad);

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/cpu/arguments.h"
+#include "core/arguments.h"
 #include "core/kernel_table.h"
 
 namespace lockstep::kernels {
@@ -32,9 +32,6 @@ const float* row_of(const Tensor& table, std::int64_t row, std::vector<float>& w
 
 void cpu::embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& token_table,
                             const Tensor& position_table, const Tensor& y) {
-  const Arguments arguments("embedding_forward", stream);
-  const DType type = is_half(token_table.dtype()) ? token_table.dtype() : DType::f32;
-  check_embedding(arguments, tokens, token_table, position_table, y, type);
   stream.enqueue([=] {
     const Matrix table = as_matrix(token_table);
     check_tokens("embedding_forward", tokens, table.rows);
@@ -54,8 +51,6 @@ void cpu::embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& 
 void cpu::embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& y_grad,
                              const Tensor& token_grad, bool add_token, const Tensor& position_grad,
                              bool add_position) {
-  check_embedding(Arguments("embedding_backward", stream), tokens, token_grad, position_grad,
-                  y_grad, DType::f32);
   stream.enqueue([=] {
     const Matrix table = as_matrix(token_grad);
     check_tokens("embedding_backward", tokens, table.rows);

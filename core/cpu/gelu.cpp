@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gelu(x) = x/2 · (1 + tanh u) = x · σ(2u), u = √(2/π)·(x + 0.044715·x³). The second form needs one
 // exponential and keeps its relative precision where tanh u is near −1.
-#include "core/cpu/arguments.h"
+#include "core/arguments.h"
 #include "core/cpu/simd_targets.h"
 #include "core/kernel_table.h"
 
@@ -88,9 +88,6 @@ HWY_EXPORT(bias_gelu_rows);
 }  // namespace
 
 void cpu::gelu_forward(Stream& stream, const Tensor& x, const Tensor& y) {
-  const Arguments arguments("gelu_forward", stream);
-  arguments.tensor("x", x);
-  arguments.sized("y", y, x.size());
   stream.enqueue([x, y] {
     HWY_DYNAMIC_DISPATCH(gelu_array)(x.as<float>(), y.as<float>(), to_size(x.size()));
   });
@@ -98,10 +95,6 @@ void cpu::gelu_forward(Stream& stream, const Tensor& x, const Tensor& y) {
 
 void cpu::gelu_backward(Stream& stream, const Tensor& x, const Tensor& y_grad,
                         const Tensor& x_grad) {
-  const Arguments arguments("gelu_backward", stream);
-  arguments.tensor("x", x);
-  arguments.sized("y_grad", y_grad, x.size());
-  arguments.sized("x_grad", x_grad, x.size());
   stream.enqueue([x, y_grad, x_grad] {
     HWY_DYNAMIC_DISPATCH(gelu_slope_array)
     (x.as<float>(), y_grad.as<float>(), x_grad.as<float>(), to_size(x.size()));
@@ -109,10 +102,6 @@ void cpu::gelu_backward(Stream& stream, const Tensor& x, const Tensor& y_grad,
 }
 
 void cpu::bias_gelu_forward(Stream& stream, const Tensor& bias, const Tensor& x, const Tensor& y) {
-  const Arguments arguments("bias_gelu_forward", stream);
-  arguments.tensor("x", x);
-  arguments.sized("bias", bias, as_matrix(x).columns);
-  arguments.sized("y", y, x.size());
   stream.enqueue([bias, x, y] {
     const Matrix shape = as_matrix(x);
     HWY_DYNAMIC_DISPATCH(bias_gelu_rows)

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cpu/arguments.h"
+#include "core/arguments.h"
 #include "core/kernel_table.h"
 #include "lockstep/core/error.h"
 
@@ -122,24 +122,10 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& c, const Problem& 
 
 void cpu::gemm(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c,
                GemmOptions options) {
-  const Arguments arguments("gemm", stream);
-  const DType type = is_half(a.dtype()) ? a.dtype() : DType::f32;
-  arguments.tensor("a", a, type);
-  arguments.tensor("b", b, type);
-  arguments.tensor("c", c);
-  Matrix left = as_matrix(a);
-  Matrix right = as_matrix(b);
-  if (options.transpose_a) std::swap(left.rows, left.columns);
-  if (options.transpose_b) std::swap(right.rows, right.columns);
+  const Matrix left = as_matrix(a);
   const Matrix result = as_matrix(c);
-  if (left.columns != right.rows || result.rows != left.rows || result.columns != right.columns) {
-    throw UsageError("gemm: op(a) [" + std::to_string(left.rows) + ", " +
-                         std::to_string(left.columns) + "] by op(b) [" +
-                         std::to_string(right.rows) + ", " + std::to_string(right.columns) +
-                         "] does not give c " + to_string(c.shape()),
-                     "op(a) is [M, K], op(b) [K, N], c [M, N]");
-  }
-  const Problem problem{.m = result.rows, .n = result.columns, .k = left.columns};
+  const Problem problem{
+      .m = result.rows, .n = result.columns, .k = options.transpose_a ? left.rows : left.columns};
   stream.enqueue([a, b, c, problem, options] { multiply(a, b, c, problem, options); });
 }
 

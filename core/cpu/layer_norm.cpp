@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/cpu/arguments.h"
+#include "core/arguments.h"
 #include "core/cpu/layer_norm.h"
 #include "core/cpu/simd_targets.h"
 #include "core/kernel_table.h"
@@ -140,14 +140,7 @@ void store_sums(const float* sums, const Tensor& gradient, bool add) {
 void cpu::layer_norm_forward(Stream& stream, const Tensor& x, const Tensor& weight,
                              const Tensor& bias, float epsilon, const Tensor& y, const Tensor& mean,
                              const Tensor& rstd) {
-  const Arguments arguments("layer_norm_forward", stream);
-  arguments.tensor("x", x);
   const Matrix shape = as_matrix(x);
-  arguments.sized("weight", weight, shape.columns);
-  arguments.sized("bias", bias, shape.columns);
-  arguments.sized("y", y, x.size());
-  arguments.sized("mean", mean, shape.rows);
-  arguments.sized("rstd", rstd, shape.rows);
   stream.enqueue([=] {
     HWY_DYNAMIC_DISPATCH(layer_norm_rows)
     ({.rows = to_size(shape.rows),
@@ -165,16 +158,7 @@ void cpu::layer_norm_forward(Stream& stream, const Tensor& x, const Tensor& weig
 void cpu::layer_norm_backward(Stream& stream, const Tensor& y_grad, const Tensor& x,
                               const Tensor& weight, const Tensor& mean, const Tensor& rstd,
                               const LayerNormGradients& gradients) {
-  const Arguments arguments("layer_norm_backward", stream);
-  arguments.tensor("x", x);
   const Matrix shape = as_matrix(x);
-  arguments.sized("y_grad", y_grad, x.size());
-  arguments.sized("weight", weight, shape.columns);
-  arguments.sized("mean", mean, shape.rows);
-  arguments.sized("rstd", rstd, shape.rows);
-  arguments.sized("gradients.x", gradients.x, x.size());
-  arguments.sized("gradients.weight", gradients.weight, shape.columns);
-  arguments.sized("gradients.bias", gradients.bias, shape.columns);
   stream.enqueue([=] {
     if (shape.columns == 0) return;
     const std::size_t columns = to_size(shape.columns);

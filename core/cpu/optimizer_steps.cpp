@@ -2,8 +2,8 @@
 // AdamW, LAMB and SGD, element by element: the bits do not depend on where arrays are cut.
 #include <optional>
 
+#include "core/arguments.h"
 #include "core/cpu/adamw_factors.h"
-#include "core/cpu/arguments.h"
 #include "core/cpu/simd_targets.h"
 #include "core/kernel_table.h"
 
@@ -113,7 +113,6 @@ std::optional<Step> gated(Step step) {
 
 void cpu::adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m, const Tensor& v,
                 AdamWStep step) {
-  check_moments(Arguments("adamw", stream), w, g, m, v, step);
   stream.enqueue([=] {
     const std::optional<AdamWStep> now = gated(step);
     if (!now) return;
@@ -125,7 +124,6 @@ void cpu::adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& 
 
 void cpu::lamb_direction(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m,
                          const Tensor& v, AdamWStep step) {
-  check_moments(Arguments("lamb_direction", stream), w, g, m, v, step);
   stream.enqueue([=] {
     const std::optional<AdamWStep> now = gated(step);
     if (!now) return;
@@ -137,7 +135,6 @@ void cpu::lamb_direction(Stream& stream, const Tensor& w, const Tensor& g, const
 
 void cpu::sgd(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& buffer,
               SgdStep step) {
-  check_sgd(Arguments("sgd", stream), w, g, buffer, step);
   const bool with_momentum = step.momentum != 0.0F;
   stream.enqueue([=] {
     const std::optional<SgdStep> now = gated(step);

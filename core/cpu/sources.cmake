@@ -5,7 +5,6 @@ set(LOCKSTEP_CPU_KERNEL_SOURCES "")
 foreach(
   source IN
   ITEMS adamw_factors.cpp
-        arguments.cpp
         attention.cpp
         attention_backward.cpp
         attention_forward.cpp

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "core/cpu/arguments.h"
+#include "core/arguments.h"
 #include "core/cpu/simd_targets.h"
 #include "core/kernel_table.h"
 
@@ -54,12 +54,6 @@ HWY_EXPORT(square_sum);
 }  // namespace
 
 void cpu::block_square_sums(Stream& stream, const Tensor& x, std::int64_t block, double* sums) {
-  const Arguments arguments("block_square_sums", stream);
-  arguments.tensor("x", x);
-  arguments.require(block > 0, "a block has no elements",
-                    "give the elements of a block, 1 or more");
-  arguments.require(sums != nullptr || x.size() == 0, "sums is null",
-                    "give room for one sum a block");
   stream.enqueue([=] {
     for (std::int64_t begin = 0; begin < x.size(); begin += block) {
       sums[begin / block] = HWY_DYNAMIC_DISPATCH(square_sum)(

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/cpu/arguments.h"
+#include "core/arguments.h"
 #include "core/cpu/attention.h"
 #include "core/cuda/attention_args.h"
 
@@ -19,8 +19,9 @@ bool is_aligned(const Tensor& x) {
   return reinterpret_cast<std::uintptr_t>(x.data()) % bytes_of_four == 0;
 }
 
-// `arrays` has been checked but for what a grid can hold.
-AttentionSizes sizes_of(const Arguments& arguments, const AttentionArrays& arrays) {
+// Checks what the kernels and a grid can hold.
+AttentionSizes sizes_of(const Arguments& arguments, const Tensor& qkv, int heads) {
+  const AttentionArrays arrays = attention_sizes(qkv, heads);
   constexpr std::size_t most_tiles = 65535;
   constexpr auto most = static_cast<std::size_t>(std::numeric_limits<int>::max());
   arguments.require(arrays.width <= to_size(kAttentionWidths.back()),
@@ -65,9 +66,7 @@ void attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tenso
 
 void attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tensor& y,
                        const Tensor& log_sum_exp, AttentionMath math) {
-  const Arguments arguments("attention_forward", stream);
-  const AttentionArrays arrays = check_attention(arguments, qkv, heads, y, log_sum_exp);
-  AttentionSizes sizes = sizes_of(arguments, arrays);
+  AttentionSizes sizes = sizes_of(Arguments("attention_forward", stream), qkv, heads);
   if (qkv.size() == 0) return;
   sizes.vectors = sizes.width % 4 == 0 && is_aligned(qkv);
   const AttentionForwardArgs args{.sizes = sizes,
@@ -94,11 +93,7 @@ void attention_backward(Stream& stream, const Tensor& qkv, const Tensor& y, cons
 void attention_backward(Stream& stream, const Tensor& qkv, const Tensor& y, const Tensor& y_grad,
                         const Tensor& log_sum_exp, int heads, const Tensor& qkv_grad,
                         AttentionMath math) {
-  const Arguments arguments("attention_backward", stream);
-  const AttentionArrays arrays = check_attention(arguments, qkv, heads, y, log_sum_exp);
-  arguments.sized("y_grad", y_grad, y.size());
-  arguments.sized("qkv_grad", qkv_grad, qkv.size());
-  AttentionSizes sizes = sizes_of(arguments, arrays);
+  AttentionSizes sizes = sizes_of(Arguments("attention_backward", stream), qkv, heads);
   if (qkv.size() == 0) return;
   sizes.vectors = sizes.width % 4 == 0 && is_aligned(qkv) && is_aligned(y_grad);
   const Tensor row_sums(stream.device(), {log_sum_exp.size()}, DType::f32);

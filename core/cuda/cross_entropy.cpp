@@ -5,9 +5,8 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-void queue(const char* kernel, Stream& stream, const Tensor& logits, const Tensor& targets,
+void queue(Stream& stream, const Tensor& logits, const Tensor& targets,
            const CrossEntropyOptions& options, LossSums* sums, bool gradient) {
-  check_cross_entropy(Arguments(kernel, stream), logits, targets, options, sums);
   const Matrix shape = as_matrix(logits);
   const std::int32_t* labels = targets.as<std::int32_t>();
   const IndexCheck check = check_indices(stream, targets, options.vocabulary, kIgnoredTarget);
@@ -48,12 +47,12 @@ void queue(const char* kernel, Stream& stream, const Tensor& logits, const Tenso
 
 void cross_entropy(Stream& stream, const Tensor& logits_to_gradient, const Tensor& targets,
                    CrossEntropyOptions options, LossSums* sums) {
-  queue("cross_entropy", stream, logits_to_gradient, targets, options, sums, true);
+  queue(stream, logits_to_gradient, targets, options, sums, true);
 }
 
 void cross_entropy_loss(Stream& stream, const Tensor& logits, const Tensor& targets,
                         CrossEntropyOptions options, LossSums* sums) {
-  queue("cross_entropy_loss", stream, logits, targets, options, sums, false);
+  queue(stream, logits, targets, options, sums, false);
 }
 
 }  // namespace lockstep::kernels::cuda

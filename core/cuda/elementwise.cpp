@@ -5,18 +5,12 @@
 namespace lockstep::kernels::cuda {
 
 void add(Stream& stream, const Tensor& x, const Tensor& y) {
-  const Arguments arguments("add", stream);
-  arguments.tensor("x", x);
-  arguments.sized("y", y, x.size());
   if (x.size() == 0) return;
   launch(gpu::kAdd, grid_of_elements(x.size()),
          gpu::AddArgs{.x = x.as<float>(), .y = y.as<float>(), .n = x.size()}, stream);
 }
 
 void add_scaled(Stream& stream, float factor, const Tensor& x, const Tensor& y) {
-  const Arguments arguments("add_scaled", stream);
-  arguments.tensor("x", x);
-  arguments.sized("y", y, x.size());
   if (x.size() == 0) return;
   launch(
       gpu::kAddScaled, grid_of_elements(x.size()),
@@ -25,7 +19,6 @@ void add_scaled(Stream& stream, float factor, const Tensor& x, const Tensor& y) 
 }
 
 void fill_zero(Stream& stream, const Tensor& x) {
-  Arguments("fill_zero", stream).tensor("x", x, x.dtype());
   if (x.size() == 0) return;
   const auto bytes = static_cast<std::int64_t>(x.bytes());
   launch(gpu::kFillZero, grid_of_elements(ceil_div(bytes, 4)),
@@ -33,9 +26,6 @@ void fill_zero(Stream& stream, const Tensor& x) {
 }
 
 void copy(Stream& stream, const Tensor& x, const Tensor& y) {
-  const Arguments arguments("copy", stream);
-  arguments.tensor("x", x, x.dtype());
-  arguments.sized("y", y, x.size(), x.dtype());
   if (x.size() == 0 || x.data() == y.data()) return;
   const auto bytes = static_cast<std::int64_t>(x.bytes());
   launch(gpu::kCopy, grid_of_elements(ceil_div(bytes, 4)),
@@ -43,10 +33,7 @@ void copy(Stream& stream, const Tensor& x, const Tensor& y) {
 }
 
 void add_bias(Stream& stream, const Tensor& bias, const Tensor& y) {
-  const Arguments arguments("add_bias", stream);
-  arguments.tensor("y", y);
   const Matrix shape = as_matrix(y);
-  arguments.sized("bias", bias, shape.columns);
   if (y.size() == 0) return;
   launch(gpu::kAddBias, grid_of_rows(shape),
          gpu::AddBiasArgs{.bias = bias.as<float>(),
@@ -57,10 +44,7 @@ void add_bias(Stream& stream, const Tensor& bias, const Tensor& y) {
 }
 
 void bias_backward(Stream& stream, const Tensor& y_grad, const Tensor& bias_grad, bool add) {
-  const Arguments arguments("bias_backward", stream);
-  arguments.tensor("y_grad", y_grad);
   const Matrix shape = as_matrix(y_grad);
-  arguments.sized("bias_grad", bias_grad, shape.columns);
   if (bias_grad.size() == 0) return;
   const std::int64_t count = ceil_div(shape.rows, gpu::kGroupRows);
   const Tensor groups(stream.device(), {count, shape.columns}, DType::f32);

@@ -8,7 +8,7 @@
 #include <initializer_list>
 #include <utility>
 
-#include "core/cpu/arguments.h"
+#include "core/arguments.h"
 #include "core/cuda/gemm_context.h"
 #include "lockstep/core/error.h"
 
@@ -27,31 +27,16 @@ bool are_aligned(std::initializer_list<const void*> memory) {
   });
 }
 
-GemmShape check_shapes(const Arguments& arguments, const Tensor& a, const Tensor& b,
-                       const Tensor& c, GemmOptions options) {
-  const DType type = is_half(a.dtype()) ? a.dtype() : DType::f32;
-  arguments.tensor("a", a, type);
-  arguments.tensor("b", b, type);
-  arguments.tensor("c", c);
-  Matrix left = as_matrix(a);
-  Matrix right = as_matrix(b);
-  if (options.transpose_a) std::swap(left.rows, left.columns);
-  if (options.transpose_b) std::swap(right.rows, right.columns);
+GemmShape shape_of(const Tensor& a, const Tensor& c, GemmOptions options) {
+  const Matrix left = as_matrix(a);
   const Matrix result = as_matrix(c);
-  if (left.columns != right.rows || result.rows != left.rows || result.columns != right.columns) {
-    throw UsageError("gemm: op(a) [" + std::to_string(left.rows) + ", " +
-                         std::to_string(left.columns) + "] by op(b) [" +
-                         std::to_string(right.rows) + ", " + std::to_string(right.columns) +
-                         "] does not give c " + to_string(c.shape()),
-                     "op(a) is [M, K], op(b) [K, N], c [M, N]");
-  }
   return {.m = result.rows,
           .n = result.columns,
-          .k = left.columns,
+          .k = options.transpose_a ? left.rows : left.columns,
           .transpose_a = options.transpose_a,
           .transpose_b = options.transpose_b,
           .add = options.add,
-          .type = type};
+          .type = a.dtype()};
 }
 
 // A sum of nothing is no product for cuBLASLt.
@@ -77,7 +62,7 @@ bool multiply_fused(Stream& stream, GemmShape shape, Epilogue epilogue, const Ge
 }  // namespace
 
 void gemm(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, GemmOptions options) {
-  const GemmShape shape = check_shapes(Arguments("gemm", stream), a, b, c, options);
+  const GemmShape shape = shape_of(a, c, options);
   if (c.size() == 0) return;
   multiply_plain(stream, shape, {.a = a.data(), .b = b.data()}, c);
 }
@@ -85,7 +70,8 @@ void gemm(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& c, Gem
 void gemm_bias(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& bias,
                const Tensor& c, GemmOptions options) {
   const Arguments arguments("gemm_bias", stream);
-  const GemmShape shape = check_shapes(arguments, a, b, c, options);
+  check_gemm(arguments, a, b, c, options);
+  const GemmShape shape = shape_of(a, c, options);
   arguments.sized("bias", bias, shape.n);
   if (c.size() == 0) return;
   const GemmMemory memory{
@@ -98,7 +84,8 @@ void gemm_bias(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& b
 void gemm_bias_gelu(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& bias,
                     const Tensor& x, const Tensor& y, GemmOptions options) {
   const Arguments arguments("gemm_bias_gelu", stream);
-  const GemmShape shape = check_shapes(arguments, a, b, x, options);
+  check_gemm(arguments, a, b, x, options);
+  const GemmShape shape = shape_of(a, x, options);
   arguments.require(!options.add, "`add` with gelu", "gelu of a sum is not the sum of gelu");
   arguments.sized("bias", bias, shape.n);
   arguments.sized("y", y, x.size());

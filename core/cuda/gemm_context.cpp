@@ -6,7 +6,7 @@
 #include <array>
 #include <string>
 
-#include "core/cuda/check.h"
+#include "core/cuda/current_device.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::cuda {
@@ -14,25 +14,6 @@ namespace {
 
 constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 constexpr std::uintptr_t kWorkspaceAlignment = 256;
-
-// cuBLASLt works on the thread's current device; the caller's choice is put back.
-class CurrentDevice {
- public:
-  explicit CurrentDevice(int device) {
-    check(cudaGetDevice(&before_), "gemm");
-    if (before_ != device) check(cudaSetDevice(device), "gemm");
-    changed_ = before_ != device;
-  }
-  ~CurrentDevice() {
-    if (changed_) static_cast<void>(cudaSetDevice(before_));
-  }
-  CurrentDevice(const CurrentDevice&) = delete;
-  CurrentDevice& operator=(const CurrentDevice&) = delete;
-
- private:
-  int before_ = 0;
-  bool changed_ = false;
-};
 
 const char* hint_for(cublasStatus_t status) {
   switch (status) {
@@ -181,7 +162,7 @@ void GemmContext::forget(Device device, void* native_stream) {
 
 GemmContext::GemmContext(Device device) : device_(device) {
   const std::string what = "cuBLASLt on " + lockstep::to_string(device);
-  const CurrentDevice current(device.index);
+  const CurrentDevice current(device, what);
   int major = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index), what);
   // What NVIDIA advises for cuBLAS on Hopper and later, and before.
@@ -245,7 +226,7 @@ std::optional<GemmContext::Algorithm> GemmContext::algorithm_for(const GemmShape
 }
 
 bool GemmContext::multiply(Stream& stream, const GemmShape& shape, const GemmMemory& memory) {
-  const CurrentDevice current(device_.index);
+  const CurrentDevice current(device_, "gemm");
   Description description(shape, memory);
   const std::optional<Algorithm> chosen = algorithm_for(shape, description);
   if (!chosen) return false;

@@ -280,21 +280,9 @@ struct Gate {
   const bool* open;
 };
 
-// w, g, m, v [n].
-struct AdamWArgs {
+// w, g, m, v [n]. AdamW changes w, m and v; LAMB g, which becomes the direction, m and v.
+struct MomentStepArgs {
   float* w;
-  const float* g;
-  float* m;
-  float* v;
-  std::int64_t n;
-  AdamWFactors factors;
-  Gate gate;
-};
-extern const Kernel<AdamWArgs> kAdamW;
-
-// w, g, m, v [n]; g becomes the direction.
-struct LambArgs {
-  const float* w;
   float* g;
   float* m;
   float* v;
@@ -302,7 +290,8 @@ struct LambArgs {
   AdamWFactors factors;
   Gate gate;
 };
-extern const Kernel<LambArgs> kLamb;
+extern const Kernel<MomentStepArgs> kAdamW;
+extern const Kernel<MomentStepArgs> kLamb;
 
 // w, g, buffer [n]; no buffer without momentum.
 struct SgdArgs {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/cpu/arguments.h"
+#include "core/arguments.h"
 #include "core/cuda/kernel_args.h"
 #include "core/cuda/kernels.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/cuda/check.h"
+#include "core/cuda/current_device.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -44,7 +44,7 @@ class Pool {
       blocks.pop_back();
       return block;
     }
-    check(cudaSetDevice(device_.index), "use " + to_string(device_));
+    const CurrentDevice current(device_, "memory of " + to_string(device_));
     void* block = nullptr;
     if (cudaMalloc(&block, size) == cudaSuccess) return block;
     cudaGetLastError();  // else the next call would give it
@@ -96,8 +96,7 @@ std::shared_ptr<void> device_memory(Device device, std::size_t bytes) {
 }
 
 std::shared_ptr<void> pinned_memory(Device device, std::size_t bytes) {
-  // The device first: an allocation before would open a context on device 0.
-  check(cudaSetDevice(device.index), "use " + to_string(device));
+  const CurrentDevice current(device, "page-locked memory for " + to_string(device));
   void* data = nullptr;
   check(cudaHostAlloc(&data, bytes + 1, cudaHostAllocPortable | cudaHostAllocMapped),
         std::to_string(bytes) + " bytes of page-locked memory");
@@ -105,7 +104,7 @@ std::shared_ptr<void> pinned_memory(Device device, std::size_t bytes) {
 }
 
 void zero(Device device, void* data, std::size_t bytes) {
-  check(cudaSetDevice(device.index), "use " + to_string(device));
+  const CurrentDevice current(device, "zero memory of " + to_string(device));
   cudaStream_t stream = nullptr;
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "make a stream");
   cudaError_t status = cudaMemsetAsync(data, 0, bytes, stream);

@@ -10,40 +10,33 @@ gpu::Gate gate_of(const UpdateGate* gate) {
   return {.clip = &gate->clip, .open = &gate->open};
 }
 
+void launch_moments(const gpu::Kernel<gpu::MomentStepArgs>& kernel, Stream& stream, const Tensor& w,
+                    const Tensor& g, const Tensor& m, const Tensor& v, const AdamWStep& step) {
+  if (w.size() == 0) return;
+  launch(kernel, grid_of_elements(w.size()),
+         gpu::MomentStepArgs{.w = w.as<float>(),
+                             .g = g.as<float>(),
+                             .m = m.as<float>(),
+                             .v = v.as<float>(),
+                             .n = w.size(),
+                             .factors = factors_of(step),
+                             .gate = gate_of(step.gate)},
+         stream);
+}
+
 }  // namespace
 
 void adamw(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m, const Tensor& v,
            AdamWStep step) {
-  check_moments(Arguments("adamw", stream), w, g, m, v, step);
-  if (w.size() == 0) return;
-  launch(gpu::kAdamW, grid_of_elements(w.size()),
-         gpu::AdamWArgs{.w = w.as<float>(),
-                        .g = g.as<float>(),
-                        .m = m.as<float>(),
-                        .v = v.as<float>(),
-                        .n = w.size(),
-                        .factors = factors_of(step),
-                        .gate = gate_of(step.gate)},
-         stream);
+  launch_moments(gpu::kAdamW, stream, w, g, m, v, step);
 }
 
 void lamb_direction(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& m,
                     const Tensor& v, AdamWStep step) {
-  check_moments(Arguments("lamb_direction", stream), w, g, m, v, step);
-  if (w.size() == 0) return;
-  launch(gpu::kLamb, grid_of_elements(w.size()),
-         gpu::LambArgs{.w = w.as<float>(),
-                       .g = g.as<float>(),
-                       .m = m.as<float>(),
-                       .v = v.as<float>(),
-                       .n = w.size(),
-                       .factors = factors_of(step),
-                       .gate = gate_of(step.gate)},
-         stream);
+  launch_moments(gpu::kLamb, stream, w, g, m, v, step);
 }
 
 void sgd(Stream& stream, const Tensor& w, const Tensor& g, const Tensor& buffer, SgdStep step) {
-  check_sgd(Arguments("sgd", stream), w, g, buffer, step);
   if (w.size() == 0) return;
   launch(gpu::kSgd, grid_of_elements(w.size()),
          gpu::SgdArgs{.w = w.as<float>(),

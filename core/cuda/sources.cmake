@@ -1,43 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-# The CUDA backend but for gemm and attention: streams and memory, the functions that launch kernels, the
-# kernels for nvcc, and, for the preset cuda-fake, the kernels' twins on the host.
-set(LOCKSTEP_CUDA_HOST_SOURCES "")
-foreach(
-  source IN
-  ITEMS convert.cpp
-        cross_entropy.cpp
-        elementwise.cpp
-        embedding.cpp
-        gelu.cpp
-        index_check.cpp
-        kernel_table.cpp
-        layer_norm.cpp
-        memory.cpp
-        optimizer_steps.cpp
-        square_sums.cpp
-        stream.cpp)
-  list(APPEND LOCKSTEP_CUDA_HOST_SOURCES "${CMAKE_CURRENT_LIST_DIR}/${source}")
-endforeach()
-
-set(LOCKSTEP_CUDA_KERNEL_SOURCES "")
-foreach(
-  source IN
-  ITEMS check_indices.cu
-        column_sums.cu
-        convert.cu
-        cross_entropy.cu
-        elementwise.cu
-        embedding.cu
-        gelu.cu
-        layer_norm.cu
-        optimizer_steps.cu
-        square_sums.cu)
-  list(APPEND LOCKSTEP_CUDA_KERNEL_SOURCES "${CMAKE_CURRENT_LIST_DIR}/kernels/${source}")
-endforeach()
-
-set(LOCKSTEP_CUDA_TWIN_SOURCES "")
-foreach(source IN ITEMS twins_elementwise.cpp twins_embedding.cpp twins_optimizers.cpp
-                        twins_rows.cpp)
-  list(APPEND LOCKSTEP_CUDA_TWIN_SOURCES
-       "${CMAKE_CURRENT_LIST_DIR}/../../tests/fakes/cuda/${source}")
-endforeach()
+# The CUDA backend: its host side; the kernels, for nvcc; and, for the preset cuda-fake, the kernels'
+# twins on the host. launch.cpp is not for cuda-fake, where tests/fakes/cuda/launch.cpp runs the twins.
+set(LOCKSTEP_CUDA_HOST_SOURCES
+    attention.cpp convert.cpp cross_entropy.cpp device.cpp elementwise.cpp embedding.cpp gelu.cpp
+    gemm.cpp gemm_context.cpp index_check.cpp kernel_table.cpp layer_norm.cpp memory.cpp
+    optimizer_steps.cpp square_sums.cpp stream.cpp)
+if(NOT LOCKSTEP_CUDA_FAKE)
+  list(APPEND LOCKSTEP_CUDA_HOST_SOURCES launch.cpp)
+endif()
+set(LOCKSTEP_CUDA_ATTENTION_SOURCES attention_backward.cu attention_backward_bf16.cu
+                                    attention_forward.cu attention_forward_bf16.cu)
+set(LOCKSTEP_CUDA_KERNEL_SOURCES
+    check_indices.cu column_sums.cu convert.cu cross_entropy.cu elementwise.cu embedding.cu gelu.cu
+    layer_norm.cu optimizer_steps.cu square_sums.cu)
+set(LOCKSTEP_CUDA_TWIN_SOURCES attention_twins.cpp twins_elementwise.cpp twins_embedding.cpp
+                               twins_optimizers.cpp twins_rows.cpp)
+list(TRANSFORM LOCKSTEP_CUDA_HOST_SOURCES PREPEND "${CMAKE_CURRENT_LIST_DIR}/")
+list(TRANSFORM LOCKSTEP_CUDA_ATTENTION_SOURCES PREPEND "${CMAKE_CURRENT_LIST_DIR}/kernels/")
+list(TRANSFORM LOCKSTEP_CUDA_KERNEL_SOURCES PREPEND "${CMAKE_CURRENT_LIST_DIR}/kernels/")
+list(TRANSFORM LOCKSTEP_CUDA_TWIN_SOURCES
+     PREPEND "${CMAKE_CURRENT_LIST_DIR}/../../tests/fakes/cuda/")

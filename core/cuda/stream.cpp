@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/cuda/check.h"
+#include "core/cuda/current_device.h"
 #include "core/cuda/gemm_context.h"
 
 namespace lockstep::detail {
@@ -94,7 +94,6 @@ void SpentTasks::clear() {
 
 void launch_host(cudaStream_t stream, Task body, std::shared_ptr<Failure> failure,
                  std::uint64_t number, SpentTasks& spent) {
-  spent.clear();
   auto task = std::make_unique<HostTask>(HostTask{
       .body = std::move(body), .failure = std::move(failure), .number = number, .spent = &spent});
   cuda::check(cudaLaunchHostFunc(stream, &HostTask::run, task.get()), "queue a host function");
@@ -104,7 +103,7 @@ void launch_host(cudaStream_t stream, Task body, std::shared_ptr<Failure> failur
 class CudaStreamHandle {
  public:
   explicit CudaStreamHandle(Device device) {
-    cuda::check(cudaSetDevice(device.index), "use " + to_string(device));
+    const cuda::CurrentDevice current(device, "stream on " + to_string(device));
     cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
                 "make a stream on " + to_string(device));
   }
@@ -126,7 +125,6 @@ struct Shared {
   SpentTasks spent;           // first: the streams' last tasks go there
   CudaStreamHandle notifier;  // host functions that wait for a point and hold up nothing else
   std::shared_ptr<Failure> failure = std::make_shared<Failure>();
-  std::shared_ptr<Failure> nobody = std::make_shared<Failure>();
 };
 
 class CudaPoint final : public DevicePoint {
@@ -167,7 +165,7 @@ class CudaPoint final : public DevicePoint {
           }
           then(error);
         },
-        shared_->nobody, 0, shared_->spent);
+        std::make_shared<Failure>(), 0, shared_->spent);
   }
 
   cudaEvent_t native() const noexcept { return event_; }
@@ -186,7 +184,9 @@ class CudaStream final : public StreamQueue {
   explicit CudaStream(Device device)
       : device_(device), shared_(std::make_shared<Shared>(device)), stream_(device) {}
   ~CudaStream() override {
+    // Tasks of the notifier hold events, and so `shared_` itself: none may be left.
     cudaStreamSynchronize(stream_.get());
+    cudaStreamSynchronize(shared_->notifier.get());
     shared_->spent.clear();
     cuda::GemmContext::forget(device_, stream_.get());
   }
@@ -194,13 +194,15 @@ class CudaStream final : public StreamQueue {
   void* native() const noexcept override { return stream_.get(); }
 
   void enqueue(Task task) override {
+    shared_->spent.clear();  // without the lock: what goes may queue
     const std::lock_guard lock(mutex_);
     launch_host(stream_.get(), std::move(task), shared_->failure, ++number_, shared_->spent);
   }
 
   Event record() override {
+    shared_->spent.clear();
     const std::lock_guard lock(mutex_);
-    cuda::check(cudaSetDevice(device_.index), "use " + to_string(device_));
+    const cuda::CurrentDevice current(device_, "event on " + to_string(device_));
     return event_at(std::make_shared<CudaPoint>(shared_, stream_.get(), ++number_));
   }
 

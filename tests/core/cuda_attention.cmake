@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The device kernels of attention as C++ on the host, for builds that have the headers of CUDA
 # (lockstep_cuda_headers). The emulated device.cuh has to be found before the real one.
-set(attention_kernels "")
-foreach(source IN ITEMS attention_forward attention_forward_bf16 attention_backward
-                        attention_backward_bf16)
-  list(APPEND attention_kernels "${PROJECT_SOURCE_DIR}/core/cuda/kernels/${source}.cu")
-endforeach()
-set_source_files_properties(${attention_kernels} PROPERTIES LANGUAGE CXX)
+set_source_files_properties(${LOCKSTEP_CUDA_ATTENTION_SOURCES} PROPERTIES LANGUAGE CXX)
 lockstep_test(
   cuda_attention_kernels_test
   TIMEOUT
@@ -15,7 +10,7 @@ lockstep_test(
   cuda_attention_kernels_test.cpp
   "${PROJECT_SOURCE_DIR}/core/cuda/attention.cpp"
   "${PROJECT_SOURCE_DIR}/tests/fakes/cuda/block_runner.cpp"
-  ${attention_kernels}
+  ${LOCKSTEP_CUDA_ATTENTION_SOURCES}
   LIBS
   lockstep_core
   lockstep_cuda_headers

@@ -21,7 +21,6 @@ lockstep_test(
 
 # The kernels' own sources as C++ on the host: their indices, barriers and sums, without a GPU. They
 # and their launch come before the library's.
-include("${PROJECT_SOURCE_DIR}/core/cuda/sources.cmake")
 set_source_files_properties(
   ${LOCKSTEP_CUDA_KERNEL_SOURCES}
   PROPERTIES LANGUAGE CXX COMPILE_OPTIONS

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tests/fakes/nccl_test.h"
+#include "tests/fakes/nccl_processes.h"
 
 // The machine that the tests expect; also that of the processes that they start.
 int main(int argc, char** argv) {

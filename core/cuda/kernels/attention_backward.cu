@@ -133,30 +133,15 @@ __global__ void __launch_bounds__(kAttentionThreads, kWidth <= 64 ? 2 : 1)
                      rows_of_head(args.qkv_grad, sizes, head, 0, 3));
 }
 
-template <int kWidth>
-const void* keys_of() {
-  return reinterpret_cast<const void*>(&attention_backward_keys<kWidth>);
-}
-template <int kWidth>
-const void* queries_of() {
-  return reinterpret_cast<const void*>(&attention_backward_queries<kWidth>);
-}
-
 }  // namespace
 
 const Kernel<AttentionBackwardArgs> kAttentionRowSums = {
     "attention_row_sums", reinterpret_cast<const void*>(&attention_row_sums)};
 
 const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardKeys = {
-    {{"attention_backward_keys 32", keys_of<32>()},
-     {"attention_backward_keys 64", keys_of<64>()},
-     {"attention_backward_keys 96", keys_of<96>()},
-     {"attention_backward_keys 128", keys_of<128>()}}};
+    LOCKSTEP_KERNELS_BY_WIDTH(attention_backward_keys)};
 
 const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardQueries = {
-    {{"attention_backward_queries 32", queries_of<32>()},
-     {"attention_backward_queries 64", queries_of<64>()},
-     {"attention_backward_queries 96", queries_of<96>()},
-     {"attention_backward_queries 128", queries_of<128>()}}};
+    LOCKSTEP_KERNELS_BY_WIDTH(attention_backward_queries)};
 
 }  // namespace lockstep::cuda

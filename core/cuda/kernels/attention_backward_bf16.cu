@@ -168,27 +168,12 @@ __global__ void __launch_bounds__(kAttentionThreadsBf16, kWidth <= 96 ? 4 : 3)
                      rows_of_head(args.qkv_grad, sizes, head, 0, 3));
 }
 
-template <int kWidth>
-const void* keys_of() {
-  return reinterpret_cast<const void*>(&attention_backward_keys_bf16<kWidth>);
-}
-template <int kWidth>
-const void* queries_of() {
-  return reinterpret_cast<const void*>(&attention_backward_queries_bf16<kWidth>);
-}
-
 }  // namespace
 
 const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardKeysBf16 = {
-    {{"attention_backward_keys_bf16 32", keys_of<32>()},
-     {"attention_backward_keys_bf16 64", keys_of<64>()},
-     {"attention_backward_keys_bf16 96", keys_of<96>()},
-     {"attention_backward_keys_bf16 128", keys_of<128>()}}};
+    LOCKSTEP_KERNELS_BY_WIDTH(attention_backward_keys_bf16)};
 
 const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardQueriesBf16 = {
-    {{"attention_backward_queries_bf16 32", queries_of<32>()},
-     {"attention_backward_queries_bf16 64", queries_of<64>()},
-     {"attention_backward_queries_bf16 96", queries_of<96>()},
-     {"attention_backward_queries_bf16 128", queries_of<128>()}}};
+    LOCKSTEP_KERNELS_BY_WIDTH(attention_backward_queries_bf16)};
 
 }  // namespace lockstep::cuda

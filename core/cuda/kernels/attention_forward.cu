@@ -80,17 +80,9 @@ __global__ void __launch_bounds__(kAttentionThreads)
   store_rows<kWidth>(y, sizes, first, factors, rows_of_head(args.y, sizes, head, 0, 1));
 }
 
-template <int kWidth>
-const void* function_of() {
-  return reinterpret_cast<const void*>(&attention_forward<kWidth>);
-}
-
 }  // namespace
 
 const AttentionKernels<AttentionForwardArgs> kAttentionForward = {
-    {{"attention_forward 32", function_of<32>()},
-     {"attention_forward 64", function_of<64>()},
-     {"attention_forward 96", function_of<96>()},
-     {"attention_forward 128", function_of<128>()}}};
+    LOCKSTEP_KERNELS_BY_WIDTH(attention_forward)};
 
 }  // namespace lockstep::cuda

@@ -98,17 +98,9 @@ __global__ void __launch_bounds__(kAttentionThreadsBf16)
   store_rows<kWidth>(y, sizes, first, factors, rows_of_head(args.y, sizes, head, 0, 1));
 }
 
-template <int kWidth>
-const void* function_of() {
-  return reinterpret_cast<const void*>(&attention_forward_bf16<kWidth>);
-}
-
 }  // namespace
 
 const AttentionKernels<AttentionForwardArgs> kAttentionForwardBf16 = {
-    {{"attention_forward_bf16 32", function_of<32>()},
-     {"attention_forward_bf16 64", function_of<64>()},
-     {"attention_forward_bf16 96", function_of<96>()},
-     {"attention_forward_bf16 128", function_of<128>()}}};
+    LOCKSTEP_KERNELS_BY_WIDTH(attention_forward_bf16)};
 
 }  // namespace lockstep::cuda

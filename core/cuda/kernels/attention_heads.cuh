@@ -62,4 +62,16 @@ __device__ __forceinline__ float4 read_four(const HeadRows<const float>& x,
   return {four.x * factor, four.y * factor, four.z * factor, four.w * factor};
 }
 
+template <typename Args>
+Kernel<Args> kernel_of(const char* name, void (*function)(Args)) {
+  return {name, reinterpret_cast<const void*>(function)};
+}
+
+/// AttentionKernels of a template over the width of a head.
+#define LOCKSTEP_KERNELS_BY_WIDTH(kernel)                                            \
+  {                                                                                  \
+    kernel_of(#kernel " 32", kernel<32>), kernel_of(#kernel " 64", kernel<64>),      \
+        kernel_of(#kernel " 96", kernel<96>), kernel_of(#kernel " 128", kernel<128>) \
+  }
+
 }  // namespace lockstep::cuda

@@ -21,7 +21,7 @@ __device__ bool enter(const Gate& gate, float& clip) {
   return shared_open;
 }
 
-__global__ void adamw(const AdamWArgs a) {
+__global__ void adamw(const MomentStepArgs a) {
   AdamWFactors f = a.factors;
   if (!enter(a.gate, f.clip)) return;
   for_each(a.n, aligned(a.w, a.g, a.m, a.v), [&](auto width, std::int64_t i) {
@@ -39,7 +39,7 @@ __global__ void adamw(const AdamWArgs a) {
   });
 }
 
-__global__ void lamb(const LambArgs a) {
+__global__ void lamb(const MomentStepArgs a) {
   AdamWFactors f = a.factors;
   if (!enter(a.gate, f.clip)) return;
   for_each(a.n, aligned(a.w, a.g, a.m, a.v), [&](auto width, std::int64_t i) {
@@ -85,8 +85,8 @@ __global__ void sgd(const SgdArgs a) {
 
 }  // namespace
 
-const Kernel<AdamWArgs> kAdamW{"adamw", reinterpret_cast<const void*>(&adamw)};
-const Kernel<LambArgs> kLamb{"lamb", reinterpret_cast<const void*>(&lamb)};
+const Kernel<MomentStepArgs> kAdamW{"adamw", reinterpret_cast<const void*>(&adamw)};
+const Kernel<MomentStepArgs> kLamb{"lamb", reinterpret_cast<const void*>(&lamb)};
 const Kernel<SgdArgs> kSgd{"sgd", reinterpret_cast<const void*>(&sgd)};
 
 }  // namespace lockstep::cuda

@@ -14,7 +14,7 @@ bool enter(const Gate& gate, float& clip) {
   return *gate.open;
 }
 
-void twin_adamw(const AdamWArgs& a) {
+void twin_adamw(const MomentStepArgs& a) {
   AdamWFactors f = a.factors;
   if (!enter(a.gate, f.clip)) return;
   for (std::int64_t i = 0; i < a.n; ++i) {
@@ -22,7 +22,7 @@ void twin_adamw(const AdamWArgs& a) {
   }
 }
 
-void twin_lamb(const LambArgs& a) {
+void twin_lamb(const MomentStepArgs& a) {
   AdamWFactors f = a.factors;
   if (!enter(a.gate, f.clip)) return;
   for (std::int64_t i = 0; i < a.n; ++i) {
@@ -48,8 +48,8 @@ void twin_block_square_sums(const BlockSquareSumsArgs& a) {
 
 }  // namespace
 
-const Kernel<AdamWArgs> kAdamW = twin("adamw", twin_adamw);
-const Kernel<LambArgs> kLamb = twin("lamb", twin_lamb);
+const Kernel<MomentStepArgs> kAdamW = twin("adamw", twin_adamw);
+const Kernel<MomentStepArgs> kLamb = twin("lamb", twin_lamb);
 const Kernel<SgdArgs> kSgd = twin("sgd", twin_sgd);
 const Kernel<BlockSquareSumsArgs> kBlockSquareSums =
     twin("block_square_sums", twin_block_square_sums);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/cpu/arguments.h"
+#include "core/arguments.h"
+
+#include <utility>
 
 #include "core/kernels.h"
 #include "lockstep/core/error.h"
@@ -50,13 +52,46 @@ void Arguments::fail(const std::string& problem, const std::string& hint) const 
   throw UsageError(std::string(kernel_) + ": " + problem, hint);
 }
 
-void check_convert(const Arguments& arguments, const Tensor& x, const Tensor& y) {
-  arguments.tensor("x", x, x.dtype());
-  arguments.sized("y", y, x.size(), y.dtype());
-  const bool possible = x.dtype() == y.dtype() || (x.dtype() == DType::f32 && is_half(y.dtype())) ||
-                        (is_half(x.dtype()) && y.dtype() == DType::f32);
-  arguments.require(possible, "no conversion between these types",
-                    "one of the two is f32, the other f32, bf16 or f16");
+void check_gemm(const Arguments& arguments, const Tensor& a, const Tensor& b, const Tensor& c,
+                const GemmOptions& options) {
+  const DType type = is_half(a.dtype()) ? a.dtype() : DType::f32;
+  arguments.tensor("a", a, type);
+  arguments.tensor("b", b, type);
+  arguments.tensor("c", c);
+  Matrix left = as_matrix(a);
+  Matrix right = as_matrix(b);
+  if (options.transpose_a) std::swap(left.rows, left.columns);
+  if (options.transpose_b) std::swap(right.rows, right.columns);
+  const Matrix result = as_matrix(c);
+  if (left.columns == right.rows && result.rows == left.rows && result.columns == right.columns) {
+    return;
+  }
+  throw UsageError("gemm: op(a) [" + std::to_string(left.rows) + ", " +
+                       std::to_string(left.columns) + "] by op(b) [" + std::to_string(right.rows) +
+                       ", " + std::to_string(right.columns) + "] does not give c " +
+                       to_string(c.shape()),
+                   "op(a) is [M, K], op(b) [K, N], c [M, N]");
+}
+
+void check_layer_norm(const Arguments& arguments, const Tensor& x, const Tensor& weight,
+                      const Tensor& mean, const Tensor& rstd) {
+  arguments.tensor("x", x);
+  const Matrix shape = as_matrix(x);
+  arguments.sized("weight", weight, shape.columns);
+  arguments.sized("mean", mean, shape.rows);
+  arguments.sized("rstd", rstd, shape.rows);
+}
+
+void check_attention(const Arguments& arguments, const Tensor& qkv, int heads, const Tensor& y,
+                     const Tensor& log_sum_exp) {
+  arguments.tensor("qkv", qkv);
+  arguments.require(qkv.shape().size() == 3 && qkv.dim(2) % 3 == 0, "qkv is not [B, T, 3C]",
+                    "query, key and value lie side by side in the last dimension");
+  const std::int64_t model = qkv.dim(2) / 3;
+  arguments.require(heads > 0 && model % heads == 0, "heads do not divide C",
+                    "choose model.heads so that it divides model.hidden");
+  arguments.sized("y", y, qkv.dim(0) * qkv.dim(1) * model);
+  arguments.sized("log_sum_exp", log_sum_exp, qkv.dim(0) * heads * qkv.dim(1));
 }
 
 void check_embedding(const Arguments& arguments, const Tensor& tokens, const Tensor& token_table,
@@ -92,16 +127,6 @@ void check_moments(const Arguments& arguments, const Tensor& w, const Tensor& g,
   arguments.sized("m", m, w.size());
   arguments.sized("v", v, w.size());
   arguments.require(step.t >= 1, "t is below 1", "t counts updates, the one asked for included");
-}
-
-void check_sgd(const Arguments& arguments, const Tensor& w, const Tensor& g, const Tensor& buffer,
-               const SgdStep& step) {
-  arguments.tensor("w", w);
-  arguments.sized("g", g, w.size());
-  arguments.require(step.t >= 1, "t is below 1", "t counts updates, the one asked for included");
-  arguments.require(!step.nesterov || step.momentum > 0.0F, "Nesterov without momentum",
-                    "set a momentum above 0, or nesterov = false");
-  if (step.momentum != 0.0F) arguments.sized("buffer", buffer, w.size());
 }
 
 void refuse_token(const char* kernel, std::int64_t token, std::int64_t row, std::int64_t column,

@@ -12,6 +12,8 @@ namespace lockstep::kernels {
 
 struct AdamWStep;
 struct CrossEntropyOptions;
+struct GemmOptions;
+struct LayerNormGradients;
 struct LossSums;
 struct SgdStep;
 
@@ -24,8 +26,8 @@ Matrix as_matrix(const Tensor& tensor) noexcept;
 
 inline std::size_t to_size(std::int64_t count) noexcept { return static_cast<std::size_t>(count); }
 
-/// Checks the arguments of one kernel call before anything is queued. Every method throws a
-/// UsageError that names the kernel, the argument and both sides of the difference.
+/// Checks the arguments of one kernel call before anything is queued, for every device. Every
+/// method throws a UsageError that names the kernel, the argument and both sides of the difference.
 class Arguments {
  public:
   Arguments(const char* kernel, const Stream& stream);
@@ -44,16 +46,19 @@ class Arguments {
   Device device_;
 };
 
-/// The arguments of the kernels of those names, whose checks every device makes.
-void check_convert(const Arguments& arguments, const Tensor& x, const Tensor& y);
+/// The arguments of the kernels of those names.
+void check_gemm(const Arguments& arguments, const Tensor& a, const Tensor& b, const Tensor& c,
+                const GemmOptions& options);
+void check_layer_norm(const Arguments& arguments, const Tensor& x, const Tensor& weight,
+                      const Tensor& mean, const Tensor& rstd);
+void check_attention(const Arguments& arguments, const Tensor& qkv, int heads, const Tensor& y,
+                     const Tensor& log_sum_exp);
 void check_embedding(const Arguments& arguments, const Tensor& tokens, const Tensor& token_table,
                      const Tensor& position_table, const Tensor& y, DType table_type);
 void check_cross_entropy(const Arguments& arguments, const Tensor& logits, const Tensor& targets,
                          const CrossEntropyOptions& options, const LossSums* sums);
 void check_moments(const Arguments& arguments, const Tensor& w, const Tensor& g, const Tensor& m,
                    const Tensor& v, const AdamWStep& step);
-void check_sgd(const Arguments& arguments, const Tensor& w, const Tensor& g, const Tensor& buffer,
-               const SgdStep& step);
 
 /// The DataErrors of kernels that met an index outside their table.
 [[noreturn]] void refuse_token(const char* kernel, std::int64_t token, std::int64_t row,

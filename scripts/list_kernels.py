@@ -53,12 +53,17 @@ def readable(names):
 def main():
     build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/cuda")
     faults = []
+    reports = sorted(reports_of(build))
+    if not reports:
+        faults.append(f"{build} has no kernels: configure it with -DLOCKSTEP_CUDA=ON")
     print(f"{'registers':>9} {'shared':>7} {'stack':>6} {'spills':>6}  sm      kernel")
-    for source, report in sorted(reports_of(build)):
+    for source, report in reports:
         if not report.exists():
             faults.append(f"{source}: no report ({report}); build it again")
             continue
         kernels = list(kernels_of(report))
+        if not kernels:
+            faults.append(f"{source}: no kernel in its report ({report})")
         for kernel, name in zip(kernels, readable([kernel["name"] for kernel in kernels])):
             print(
                 f"{kernel['registers']:9} {kernel['shared']:7} {kernel['stack']:6} {kernel['spills']:6}"

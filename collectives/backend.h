@@ -26,6 +26,8 @@ class Backend {
   virtual const char* name() const noexcept = 0;
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
+  /// Where the memory lies that operations take and allocate() gives.
+  virtual Device device() const noexcept { return {}; }
   /// Whether operations may run on any thread, one at a time still: what calls MPI may not.
   virtual bool any_thread() const noexcept { return false; }
 

@@ -136,8 +136,10 @@ UsageError Communicator::State::refuse(CommOperation operation, const std::strin
 }
 
 void Communicator::State::check_memory(CommOperation operation, const Tensor& tensor) const {
-  if (tensor.device().kind != DeviceKind::cpu) {
-    throw refuse(operation, "a tensor on " + to_string(tensor.device()), "pass tensors on the cpu");
+  const Device device = shared->backend->device();
+  if (tensor.device() != device) {
+    throw refuse(operation, "a tensor on " + to_string(tensor.device()),
+                 "pass tensors on " + to_string(device));
   }
   if (!tensor.defined() && tensor.size() > 0) {
     throw refuse(operation, "a tensor without memory", "pass a tensor that was allocated");
@@ -251,6 +253,7 @@ int Communicator::rank() const noexcept { return state_->shared->backend->rank()
 int Communicator::size() const noexcept { return state_->size(); }
 const std::string& Communicator::name() const noexcept { return state_->options.name; }
 const char* Communicator::backend_name() const noexcept { return state_->shared->backend->name(); }
+Device Communicator::device() const noexcept { return state_->shared->backend->device(); }
 
 void Communicator::observe(std::shared_ptr<LedgerRing> ledger,
                            std::shared_ptr<Trace> trace) noexcept {
@@ -273,7 +276,7 @@ Tensor Communicator::allocate(std::int64_t elements, DType dtype) {
               })
       .wait();
   std::byte* data = memory->get();
-  return Tensor::borrow(data, {elements}, dtype, Device{}, std::move(*memory));
+  return Tensor::borrow(data, {elements}, dtype, device(), std::move(*memory));
 }
 
 Work Communicator::all_reduce(Tensor inout, ReduceOp op, const Event& ready) {

@@ -20,11 +20,12 @@ MeshShape complete_shape(MeshShape shape, int ranks) {
   return shape;
 }
 
-Mesh::Mesh(ProcessGroup& job, MeshShape shape)
+Mesh::Mesh(ProcessGroup& job, MeshShape shape, Device device)
     : shape_(complete_shape(shape, job.size())),
-      data_(job.split("data", job.rank() % shape_.tensor, job.rank() / shape_.tensor)),
+      data_(job.split("data", job.rank() % shape_.tensor, job.rank() / shape_.tensor, Lane::data,
+                      device)),
       tensor_(job.split("tensor", job.rank() / shape_.tensor, job.rank() % shape_.tensor,
-                        Lane::tensor)) {}
+                        Lane::tensor, device)) {}
 
 int Mesh::data_rank() const noexcept { return data_->rank(); }
 int Mesh::tensor_rank() const noexcept { return tensor_->rank(); }

@@ -13,6 +13,7 @@
 #include "collectives/control_channel.h"
 #include "collectives/host_identity.h"
 #include "collectives/local/local_group.h"
+#include "collectives/local/lone_rank_backend.h"
 #include "collectives/mpi/mpi_process.h"
 #include "collectives/shm/shm_backend.h"
 #include "collectives/two_level/host_layout.h"
@@ -215,9 +216,15 @@ struct ProcessGroup::State {
 
   std::unique_ptr<Communicator> make_communicator(std::string name, Lane lane,
                                                   const std::vector<std::vector<int>>& groups,
-                                                  Clock::time_point deadline) {
+                                                  Device device, Clock::time_point deadline) {
     const auto backend = std::make_shared<std::unique_ptr<Backend>>();
-    if (place.size > 1) {
+    if (device.kind != DeviceKind::cpu) {
+      if (place.size > 1) {
+        throw ConfigError("a group of tensors on " + to_string(device) + " of several ranks",
+                          "use one rank");
+      }
+      *backend = std::make_unique<LoneRankBackend>(device);
+    } else if (place.size > 1) {
       const std::string what = rank_text() + ": make group " + name;
       const bool done = run_on(
           *thread,
@@ -280,7 +287,8 @@ ProcessGroup ProcessGroup::init(GroupOptions options) {
     links = state->connect(*arrivals, listener.get(), deadline);
   }
   state->start_control(std::move(links));
-  state->world = state->make_communicator("world", Lane::control, {state->all_ranks()}, deadline);
+  state->world =
+      state->make_communicator("world", Lane::control, {state->all_ranks()}, Device{}, deadline);
   return ProcessGroup(std::move(state));
 }
 
@@ -295,7 +303,8 @@ const std::vector<std::string>& ProcessGroup::warnings() const noexcept {
 }
 Communicator& ProcessGroup::world() noexcept { return *state_->world; }
 
-std::unique_ptr<Communicator> ProcessGroup::split(std::string name, int color, int key, Lane lane) {
+std::unique_ptr<Communicator> ProcessGroup::split(std::string name, int color, int key, Lane lane,
+                                                  Device device) {
   struct Member {
     int color;
     int key;
@@ -317,7 +326,8 @@ std::unique_ptr<Communicator> ProcessGroup::split(std::string name, int color, i
     if (i == 0 || members[i].color != members[i - 1].color) groups.emplace_back();
     groups.back().push_back(members[i].rank);
   }
-  return state_->make_communicator(std::move(name), lane, groups, state_->collective_deadline());
+  return state_->make_communicator(std::move(name), lane, groups, device,
+                                   state_->collective_deadline());
 }
 
 void ProcessGroup::abort(AbortCause cause) noexcept { state_->control->abort(std::move(cause)); }

@@ -90,6 +90,8 @@ class Communicator {
   const std::string& name() const noexcept;
   /// "local", "shm", "mpi", or "shm+mpi" for two levels.
   const char* backend_name() const noexcept;
+  /// Where the tensors of its operations lie.
+  Device device() const noexcept;
 
   /// Operations from now on are written to these; null is none.
   void observe(std::shared_ptr<LedgerRing> ledger, std::shared_ptr<Trace> trace) noexcept;

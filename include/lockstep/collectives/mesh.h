@@ -17,8 +17,9 @@ struct MeshShape {
 /// neighbours, mostly on one host, share a tensor group.
 class Mesh {
  public:
-  /// Collective over the job. Throws ConfigError if data · tensor is not the number of ranks.
-  Mesh(ProcessGroup& job, MeshShape shape);
+  /// Collective over the job; tensors of its groups lie on `device` of each rank. Throws
+  /// ConfigError if data · tensor is not the number of ranks.
+  Mesh(ProcessGroup& job, MeshShape shape, Device device = {});
 
   const MeshShape& shape() const noexcept { return shape_; }
   int data_rank() const noexcept;

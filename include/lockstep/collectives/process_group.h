@@ -61,8 +61,10 @@ class ProcessGroup {
   const std::vector<std::string>& warnings() const noexcept;
   Communicator& world() noexcept;
 
-  /// Ranks of one `color` form a group, ordered by (key, rank). Collective.
-  std::unique_ptr<Communicator> split(std::string name, int color, int key, Lane lane = Lane::data);
+  /// Ranks of one `color` form a group, ordered by (key, rank), whose tensors lie on `device` of
+  /// each rank. Collective.
+  std::unique_ptr<Communicator> split(std::string name, int color, int key, Lane lane = Lane::data,
+                                      Device device = {});
 
   /// Tells every rank to end with this cause: their waits throw within a fraction of a second. Any
   /// thread; does not wait.

@@ -15,7 +15,8 @@ class LoneRankBackend : public Backend {
   int rank() const noexcept override { return 0; }
   int size() const noexcept override { return 1; }
   Device device() const noexcept override { return stream_.device(); }
-  bool any_thread() const noexcept override { return true; }
+  /// A task of a CUDA stream, which may help, must not call CUDA.
+  bool any_thread() const noexcept override { return device().kind == DeviceKind::cpu; }
 
   Task allocate(std::size_t bytes, std::shared_ptr<std::byte>& memory, Wait& wait) override;
   Task all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,

@@ -62,8 +62,8 @@ Remedy remedy_for(int status, std::string_view code) {
   if (is_one_of(code, kExpired)) return Remedy::credentials;
   if (is_one_of(code, kOtherRegion) || status == 301 || status == 307) return Remedy::region;
   if (is_one_of(code, kTransient)) return Remedy::retry;
-  constexpr std::array<int, 7> kLater = {0, 408, 429, 500, 502, 503, 504};
-  const bool later = std::find(kLater.begin(), kLater.end(), status) != kLater.end();
+  constexpr std::array<int, 7> statuses = {0, 408, 429, 500, 502, 503, 504};
+  const bool later = std::find(statuses.begin(), statuses.end(), status) != statuses.end();
   return later ? Remedy::retry : Remedy::none;
 }
 

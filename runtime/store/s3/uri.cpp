@@ -16,7 +16,7 @@ bool is_unreserved(char c) {
 }  // namespace
 
 std::string percent_encode(std::string_view text, Slash slash) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  constexpr std::string_view digits = "0123456789ABCDEF";
   std::string encoded;
   encoded.reserve(text.size());
   for (const char c : text) {
@@ -26,8 +26,8 @@ std::string percent_encode(std::string_view text, Slash slash) {
     }
     const auto byte = static_cast<unsigned char>(c);
     encoded += '%';
-    encoded += kDigits[byte >> 4U];
-    encoded += kDigits[byte & 15U];
+    encoded += digits[byte >> 4U];
+    encoded += digits[byte & 15U];
   }
   return encoded;
 }

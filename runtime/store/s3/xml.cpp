@@ -37,9 +37,9 @@ void append_utf8(std::string& text, std::uint32_t code) {
 }
 
 void append_entity(std::string& text, std::string_view name) {
-  constexpr std::pair<std::string_view, char> kNamed[] = {
+  constexpr std::pair<std::string_view, char> named[] = {
       {"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}};
-  for (const auto& [known, c] : kNamed) {
+  for (const auto& [known, c] : named) {
     if (name != known) continue;
     text += c;
     return;

@@ -42,6 +42,25 @@ void check_backend(const std::string& backend, int size) {
   }
 }
 
+// `devices` by rank. All ranks know the same and throw the same, so that none waits for another.
+void check_devices(const std::string& name, const std::vector<DeviceKind>& devices,
+                   const std::vector<std::vector<int>>& groups) {
+  const auto text = [&](std::size_t rank) {
+    return "rank " + std::to_string(rank) + " on " + to_string(devices[rank]);
+  };
+  for (std::size_t rank = 1; rank < devices.size(); ++rank) {
+    if (devices[rank] == devices[0]) continue;
+    throw ConfigError("group " + name + ": tensors of " + text(0) + ", of " + text(rank),
+                      "give all ranks the same kind of device");
+  }
+  const bool alone = std::all_of(groups.begin(), groups.end(),
+                                 [](const auto& group) { return group.size() == 1; });
+  if (alone || devices[0] == DeviceKind::cpu) return;
+  throw ConfigError("group " + name + ": several ranks with tensors on " + to_string(devices[0]) +
+                        ", and this build moves nothing between devices",
+                    "use device = cpu, or one rank");
+}
+
 // Runs `body` on the communication thread and waits; false if it is still running at the deadline.
 // Throws what the body throws, or what ended the thread's work before it.
 bool run_on(CommunicationThread& thread, std::function<void()> body, Clock::time_point deadline) {
@@ -219,11 +238,7 @@ struct ProcessGroup::State {
                                                   Device device, Clock::time_point deadline) {
     const auto backend = std::make_shared<std::unique_ptr<Backend>>();
     if (device.kind != DeviceKind::cpu) {
-      if (place.size > 1) {
-        throw ConfigError("a group of tensors on " + to_string(device) + " of several ranks",
-                          "use one rank");
-      }
-      *backend = std::make_unique<LoneRankBackend>(device);
+      *backend = std::make_unique<LoneRankBackend>(device);  // check_devices() has looked
     } else if (place.size > 1) {
       const std::string what = rank_text() + ": make group " + name;
       const bool done = run_on(
@@ -311,12 +326,15 @@ std::unique_ptr<Communicator> ProcessGroup::split(std::string name, int color, i
     int rank;
   };
   std::vector<Member> members;
-  for (const std::string& text :
-       gather_text(world(), BodyWriter().number(color).number(key).take())) {
+  std::vector<DeviceKind> devices;  // by rank
+  for (const std::string& text : gather_text(
+           world(),
+           BodyWriter().number(color).number(key).number(static_cast<int>(device.kind)).take())) {
     BodyReader reader(text);
     const int its_color = reader.number();
     const int its_key = reader.number();
     members.push_back({its_color, its_key, static_cast<int>(members.size())});
+    devices.push_back(static_cast<DeviceKind>(reader.number()));
   }
   std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
     return std::tie(a.color, a.key, a.rank) < std::tie(b.color, b.key, b.rank);
@@ -326,6 +344,7 @@ std::unique_ptr<Communicator> ProcessGroup::split(std::string name, int color, i
     if (i == 0 || members[i].color != members[i - 1].color) groups.emplace_back();
     groups.back().push_back(members[i].rank);
   }
+  check_devices(name, devices, groups);
   return state_->make_communicator(std::move(name), lane, groups, device,
                                    state_->collective_deadline());
 }

@@ -8,9 +8,11 @@
 
 namespace lockstep {
 
+const char* to_string(DeviceKind kind) noexcept { return kind == DeviceKind::cpu ? "cpu" : "cuda"; }
+
 std::string to_string(Device device) {
-  if (device.kind == DeviceKind::cpu) return "cpu";
-  return "cuda:" + std::to_string(device.index);
+  const std::string kind = to_string(device.kind);
+  return device.kind == DeviceKind::cpu ? kind : kind + ":" + std::to_string(device.index);
 }
 
 Device parse_device(const std::string& text) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/local/lone_rank_backend.h"
 
-#include <string>
-
 #include "core/kernels.h"
 #include "core/memory.h"
 
@@ -47,10 +45,12 @@ Task LoneRankBackend::reduce_parts(std::span<float* const> parts, float* out, st
     return tensor_at(parts[to_size(number)], count, DType::f32);
   };
   const Tensor sum = tensor_at(out, count, DType::f32);
-  const bool nothing_to_do = plan.adds.empty() && part(plan.result).data() == out;
-  if (nothing_to_do) co_return;
+  const bool is_narrow = plan.sum_type != DType::f32;
+  const bool is_there = plan.adds.empty() && part(plan.result).data() == out;
+  if (is_there && !is_narrow) co_return;
   for (const SumPlan::Add& add : plan.adds) kernels::add(stream_, part(add.from), part(add.into));
   kernels::copy(stream_, part(plan.result), sum);
+  if (is_narrow) kernels::round(stream_, sum, plan.sum_type);
   co_await settle(wait);
 }
 

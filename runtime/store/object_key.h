@@ -6,7 +6,9 @@
 
 namespace lockstep {
 
-/// Throws UsageError unless `key` is relative, with parts that are not empty, "." or "..".
+/// Whether `key` is relative, with parts that are not empty, "." or "..".
+bool is_key(std::string_view key);
+/// Throws UsageError unless it is.
 void check_key(std::string_view key);
 
 /// The name under which an object is written before it has its own: `t/<epoch>.<nonce>`.

@@ -24,16 +24,17 @@ void refuse(const ObjectStore& store, const std::string& what) {
 
 }  // namespace
 
-void check_key(std::string_view key) {
-  std::string_view rest = key;
-  bool good = true;
-  while (good) {
-    const std::size_t slash = rest.find('/');
-    good = good_part(rest.substr(0, slash));
-    if (slash == std::string_view::npos) break;
-    rest.remove_prefix(slash + 1);
+bool is_key(std::string_view key) {
+  for (;;) {
+    const std::size_t slash = key.find('/');
+    if (!good_part(key.substr(0, slash))) return false;
+    if (slash == std::string_view::npos) return true;
+    key.remove_prefix(slash + 1);
   }
-  if (good) return;
+}
+
+void check_key(std::string_view key) {
+  if (is_key(key)) return;
   throw UsageError("object key \"" + std::string(key) + "\" is not a relative name",
                    "parts are separated by one '/' and are never empty, '.' or '..'");
 }

@@ -57,6 +57,26 @@ TEST(ProcessGroup, SplitsByColorAndOrdersByKey) {
   EXPECT_EQ(members[static_cast<std::size_t>(half->rank())], std::to_string(group.rank()));
 }
 
+TEST(ProcessGroup, RefusesDevicesThatNothingMovesBetweenOnAllRanks) {
+  ProcessGroup& group = job();
+  if (group.size() == 1) return;  // one rank alone is a group on any device
+  const Device gpu{.kind = DeviceKind::cuda, .index = 0};
+  const auto refusal = [&](Device device) -> std::string {
+    try {
+      group.split("gpus", 0, group.rank(), Lane::data, device);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  const std::string mixed = refusal(group.rank() == 1 ? gpu : Device{});
+  EXPECT_THAT(mixed, HasSubstr("group gpus: tensors of rank 0 on cpu, of rank 1 on cuda"));
+  EXPECT_TRUE(same_on_all_ranks(mixed));
+  const std::string all = refusal(gpu);
+  EXPECT_THAT(all, HasSubstr("several ranks with tensors on cuda"));
+  EXPECT_TRUE(same_on_all_ranks(all));
+}
+
 TEST(ProcessGroup, RefusesRanksThatDifferOnAllOfThem) {
   ProcessGroup& group = job();
   const int odd = group.size() - 1;

@@ -62,7 +62,8 @@ class ProcessGroup {
   Communicator& world() noexcept;
 
   /// Ranks of one `color` form a group, ordered by (key, rank), whose tensors lie on `device` of
-  /// each rank. Collective.
+  /// each rank. Collective. Throws ConfigError, on all ranks, where their devices are not of one
+  /// kind, or where a group of several ranks is not on the CPU: nothing moves between GPUs yet.
   std::unique_ptr<Communicator> split(std::string name, int color, int key, Lane lane = Lane::data,
                                       Device device = {});
 

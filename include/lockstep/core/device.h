@@ -16,6 +16,9 @@ struct Device {
   auto operator<=>(const Device&) const = default;
 };
 
+/// "cpu" or "cuda".
+const char* to_string(DeviceKind kind) noexcept;
+
 /// "cpu" or "cuda:0".
 std::string to_string(Device device);
 

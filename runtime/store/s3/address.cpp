@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lockstep/core/error.h"
+#include "runtime/store/object_key.h"
 
 namespace lockstep::s3 {
 namespace {
@@ -16,16 +17,6 @@ bool is_host_label(std::string_view name) {
          !name.starts_with('-') && !name.ends_with('-');
 }
 
-bool is_good_prefix(std::string_view prefix) {
-  while (!prefix.empty()) {
-    const std::size_t slash = prefix.find('/');
-    const std::string_view part = prefix.substr(0, slash);
-    if (part.empty() || part == "." || part == "..") return false;
-    prefix.remove_prefix(slash == std::string_view::npos ? prefix.size() : slash + 1);
-  }
-  return true;
-}
-
 }  // namespace
 
 Location parse_location(std::string_view rest) {
@@ -36,7 +27,7 @@ Location parse_location(std::string_view rest) {
   Location location;
   location.bucket = rest.substr(0, slash);
   if (slash != std::string_view::npos) location.prefix = rest.substr(slash + 1);
-  if (location.bucket.empty() || !is_good_prefix(location.prefix)) {
+  if (location.bucket.empty() || (slash != std::string_view::npos && !is_key(location.prefix))) {
     throw ConfigError("store \"" + std::string(given) + "\" does not name a bucket and a prefix",
                       "give s3://BUCKET/PREFIX, the parts of PREFIX separated by one '/'");
   }

@@ -6,7 +6,8 @@
 
 #include <map>
 #include <span>
-#include <stdexcept>
+
+#include "lockstep/core/error.h"
 
 namespace lockstep::s3 {
 namespace {
@@ -19,7 +20,7 @@ Sha256Digest hmac(std::span<const std::uint8_t> key, std::string_view text) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
   if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), bytes, text.size(),
            digest.data(), &size) == nullptr) {
-    throw std::runtime_error("HMAC-SHA256 failed");
+    throw UsageError("HMAC-SHA256 failed", "check the OpenSSL installation");
   }
   return digest;
 }

@@ -18,14 +18,14 @@ std::vector<std::string> gather_text(Communicator& group, std::string_view text)
   const Tensor length(Device{}, {1}, DType::i64);
   const Tensor lengths(Device{}, {group.size()}, DType::i64);
   *length.as<std::int64_t>() = static_cast<std::int64_t>(text.size());
-  group.all_gather(length, lengths).wait();
+  group.host().all_gather(length, lengths).wait();
   const std::int64_t* each = lengths.as<std::int64_t>();
   const std::int64_t longest = *std::max_element(each, each + group.size());
 
   const Tensor mine = Tensor::zeros(Device{}, {longest}, DType::u8);
   const Tensor all(Device{}, {group.size() * longest}, DType::u8);
   std::copy(text.begin(), text.end(), static_cast<char*>(mine.data()));
-  group.all_gather(mine, all).wait();
+  group.host().all_gather(mine, all).wait();
   std::vector<std::string> texts;
   texts.reserve(to_size(group.size()));
   for (int rank = 0; rank < group.size(); ++rank) {
@@ -38,17 +38,17 @@ std::vector<std::string> gather_text(Communicator& group, std::string_view text)
 std::string broadcast_text(Communicator& group, std::string_view text, int root) {
   const Tensor length(Device{}, {1}, DType::i64);
   *length.as<std::int64_t>() = static_cast<std::int64_t>(text.size());
-  group.broadcast(length, root).wait();
+  group.host().broadcast(length, root).wait();
   const Tensor bytes(Device{}, {*length.as<std::int64_t>()}, DType::u8);
   if (group.rank() == root) std::copy(text.begin(), text.end(), static_cast<char*>(bytes.data()));
-  group.broadcast(bytes, root).wait();
+  group.host().broadcast(bytes, root).wait();
   return {static_cast<const char*>(bytes.data()), bytes.bytes()};
 }
 
 bool any(Communicator& group, bool mine) {
   const Tensor answer(Device{}, {1}, DType::i64);
   *answer.as<std::int64_t>() = mine ? 1 : 0;
-  group.all_reduce(answer, ReduceOp::max).wait();
+  group.host().all_reduce(answer, ReduceOp::max).wait();
   return *answer.as<std::int64_t>() != 0;
 }
 

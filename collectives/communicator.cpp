@@ -89,16 +89,19 @@ struct Communicator::State {
   std::shared_ptr<CommunicationThread> thread;
   std::shared_ptr<CommunicationThread::Queue> queue;
   CommunicatorOptions options;
+  std::unique_ptr<Communicator> host;
   std::shared_ptr<LedgerRing> ledger;  // shared with the operations under way
   std::shared_ptr<Trace> trace;
   std::uint64_t sequence = 0;
 
   State(std::unique_ptr<Backend> backend, std::shared_ptr<CommunicationThread> runs_on,
-        std::shared_ptr<AbortSignal> abort, CommunicatorOptions chosen)
+        std::shared_ptr<AbortSignal> abort, CommunicatorOptions chosen,
+        std::unique_ptr<Communicator> on_host)
       : shared(std::make_shared<Shared>(std::move(backend), std::move(abort))),
         thread(std::move(runs_on)),
         queue(thread->add_queue(chosen.lane)),
-        options(std::move(chosen)) {}
+        options(std::move(chosen)),
+        host(std::move(on_host)) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() { thread->remove(*queue); }
@@ -243,9 +246,10 @@ Work Communicator::State::start(const What& what, const Event& ready, Body body)
 
 Communicator::Communicator(std::unique_ptr<Backend> backend,
                            std::shared_ptr<CommunicationThread> thread,
-                           std::shared_ptr<AbortSignal> abort, CommunicatorOptions options)
+                           std::shared_ptr<AbortSignal> abort, CommunicatorOptions options,
+                           std::unique_ptr<Communicator> host)
     : state_(std::make_unique<State>(std::move(backend), std::move(thread), std::move(abort),
-                                     std::move(options))) {}
+                                     std::move(options), std::move(host))) {}
 
 Communicator::~Communicator() = default;
 
@@ -254,9 +258,11 @@ int Communicator::size() const noexcept { return state_->size(); }
 const std::string& Communicator::name() const noexcept { return state_->options.name; }
 const char* Communicator::backend_name() const noexcept { return state_->shared->backend->name(); }
 Device Communicator::device() const noexcept { return state_->shared->backend->device(); }
+Communicator& Communicator::host() noexcept { return state_->host ? *state_->host : *this; }
 
 void Communicator::observe(std::shared_ptr<LedgerRing> ledger,
                            std::shared_ptr<Trace> trace) noexcept {
+  if (state_->host) state_->host->observe(ledger, trace);
   state_->ledger = std::move(ledger);
   state_->trace = std::move(trace);
 }

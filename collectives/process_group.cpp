@@ -236,6 +236,10 @@ struct ProcessGroup::State {
   std::unique_ptr<Communicator> make_communicator(std::string name, Lane lane,
                                                   const std::vector<std::vector<int>>& groups,
                                                   Device device, Clock::time_point deadline) {
+    std::unique_ptr<Communicator> host;
+    if (device.kind != DeviceKind::cpu) {
+      host = make_communicator(name + ".host", Lane::control, groups, Device{}, deadline);
+    }
     const auto backend = std::make_shared<std::unique_ptr<Backend>>();
     if (device.kind != DeviceKind::cpu) {
       *backend = std::make_unique<LoneRankBackend>(device);  // check_devices() has looked
@@ -258,7 +262,8 @@ struct ProcessGroup::State {
     return std::make_unique<Communicator>(
         std::move(*backend), thread, signal,
         CommunicatorOptions{
-            .name = std::move(name), .lane = lane, .timeout = options.collective_timeout});
+            .name = std::move(name), .lane = lane, .timeout = options.collective_timeout},
+        std::move(host));
   }
 };
 

@@ -88,6 +88,7 @@ struct GradientReducer::State {
   void launch_used();
   void complete_bucket(std::size_t bucket);
   void launch_up_to(std::size_t end);
+  double wait_for(const std::vector<Work>& reduced);
   Tensor in_bucket(int arena, std::size_t bucket) const;
   Tensor gradient(int arena, std::size_t parameter) const;
   const LeafSchedule::Leaf& schedule_of_open_leaf() const;
@@ -234,7 +235,7 @@ void GradientReducer::State::fill_absent() {
 
 // Behind the buckets: what a rank has used it knows at the end of its last leaf.
 void GradientReducer::State::launch_used() {
-  if (options.unused == Unused::zero) launched.push_back(data.all_reduce(used, ReduceOp::max));
+  if (options.unused == Unused::zero) launched.push_back(data.host().all_reduce(used, ReduceOp::max));
 }
 
 void GradientReducer::State::mark(std::size_t parameter, const Event& event) {
@@ -273,7 +274,7 @@ void GradientReducer::State::complete_bucket(std::size_t bucket) {
 
 void GradientReducer::State::launch_up_to(std::size_t end) {
   if (launched.empty() && end > 0) {
-    told = data.all_gather(header.mine(), header.all(), compute.record()).event();
+    told = data.host().all_gather(header.mine(), header.all(), compute.record()).event();
   }
   const bool narrow = sum_plan->parts_type != DType::f32;
   while (launched.size() < end) {
@@ -293,6 +294,29 @@ void GradientReducer::State::launch_up_to(std::size_t end) {
         options.scatter ? data.reduce_scatter(std::move(parts), sum, sum_plan, edges[bucket], ready)
                         : data.reduce_parts(std::move(parts), sum, sum_plan, ready));
   }
+}
+
+// Until header and buckets are here; the seconds in which the compute stream waited for them.
+double GradientReducer::State::wait_for(const std::vector<Work>& reduced) {
+  const auto wait_and_time = [](const std::vector<Work>& works) {
+    const auto began = std::chrono::steady_clock::now();
+    for (const Work& work : works) work.wait();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  };
+  if (compute.device().kind != DeviceKind::cpu) {
+    // A task of the stream that waited would hold up all others of the device's driver, and with
+    // them what says that a bucket is ready.
+    compute.synchronize();
+    const double exposed = wait_and_time(reduced);
+    told.wait();
+    return exposed;
+  }
+  auto exposed = std::make_shared<double>(0.0);
+  compute.enqueue([reduced, exposed, wait_and_time] { *exposed = wait_and_time(reduced); });
+  const Event waited = compute.record();
+  told.wait();
+  waited.wait();
+  return *exposed;
 }
 
 void GradientReducer::State::check_nothing_missing() const {
@@ -408,16 +432,7 @@ StepTotals GradientReducer::finish() {
     state.launch_used();
     reduced = state.launched;
   }
-  auto exposed = std::make_shared<double>(0.0);
-  state.compute.enqueue([reduced, exposed] {
-    const auto began = std::chrono::steady_clock::now();
-    for (const Work& work : reduced) work.wait();
-    *exposed = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  });
-  const Event waited = state.compute.record();
-  state.told.wait();
-  waited.wait();
-  state.exposed_seconds = *exposed;
+  state.exposed_seconds = state.wait_for(reduced);
   for (std::size_t i = 0; i < state.parameters.size(); ++i) {
     state.parameters[i]->begin_pass(state.gradient(0, i), true);
     if (state.options.unused == Unused::zero) {

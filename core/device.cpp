@@ -27,6 +27,12 @@ Device parse_device(const std::string& text) {
   throw ConfigError("device \"" + text + "\" is unknown", "use cpu, cuda or cuda:N");
 }
 
+void require_device(Device device) {
+  if (device.kind == DeviceKind::cpu || device.index < cuda::device_count()) return;
+  throw ConfigError("device = " + to_string(device) + " is not there",
+                    "use device = cpu, or see what is missing: " + cuda::device_report());
+}
+
 std::string cuda_report() { return cuda::device_report(); }
 
 }  // namespace lockstep

@@ -42,4 +42,8 @@ void Parameter::on_ready(std::function<void(const Event& written)> hook) {
   hook_ = std::move(hook);
 }
 
+Device device_of(const Parameters& parameters) {
+  return parameters.empty() ? Device{} : parameters.front()->value().device();
+}
+
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "core/copy.h"
 #include "core/kernels.h"
 #include "lockstep/core/error.h"
 
@@ -10,6 +11,10 @@ namespace lockstep::optim {
 namespace {
 
 std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
+
+Device device_of(const std::vector<MomentSlot>& slots) {
+  return slots.empty() ? Device{} : slots.front().m.device();
+}
 
 }  // namespace
 
@@ -20,19 +25,19 @@ Lamb::Lamb(const ParameterSlices& parameters, const BucketPlan& plan, const Mome
       plan_(plan),
       shards_(shards),
       slots_(make_moments(parameters, options)),
-      weights_(to_size(blocks_of(plan.arena_elements))),
-      directions_(weights_.size()) {
+      weights_(host_tensor(device_of(slots_), {blocks_of(plan.arena_elements)}, DType::f64)),
+      directions_(host_tensor(device_of(slots_), weights_.shape(), DType::f64)) {
   if (slots_.size() == plan.entries.size()) return;
   throw UsageError("LAMB: " + std::to_string(slots_.size()) + " parameters with a plan of " +
                        std::to_string(plan.entries.size()),
                    "pass the parameters that the plan was made of");
 }
 
-double Lamb::norm_of(const std::vector<double>& by_block, std::size_t i) const {
+double Lamb::norm_of(const Tensor& by_block, std::size_t i) const {
   const ArenaEntry& entry = plan_.entries[i];
   double sum = 0.0;
   for (std::int64_t block = 0; block < blocks_of(entry.size); ++block) {
-    sum += by_block[to_size(blocks_of(entry.offset) + block)];
+    sum += by_block.as<double>()[blocks_of(entry.offset) + block];
   }
   return std::sqrt(sum);
 }
@@ -52,13 +57,15 @@ void Lamb::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
                              .clip = scale.clip,
                              .t = t,
                              .gate = scale.gate});
-    const auto first = to_size(blocks_of(plan_.entries[i].offset + slot.slice.begin()));
-    kernels::block_square_sums(stream, weights, kBlockElements, &weights_[first]);
-    kernels::block_square_sums(stream, direction, kBlockElements, &directions_[first]);
+    const std::int64_t first = blocks_of(plan_.entries[i].offset + slot.slice.begin());
+    kernels::block_square_sums(stream, weights, kBlockElements, weights_.as<double>() + first);
+    kernels::block_square_sums(stream, direction, kBlockElements,
+                               directions_.as<double>() + first);
   }
   if (shards_) {
-    shards_->gather(stream, weights_);
-    shards_->gather(stream, directions_);
+    for (const Tensor& sums : {weights_, directions_}) {
+      shards_->gather(stream, {sums.as<double>(), to_size(sums.size())});
+    }
   }
   stream.synchronize();
   if (scale.gate && !scale.gate->open) return;

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "core/copy.h"
 #include "core/kernels.h"
 
 namespace lockstep::optim {
@@ -30,9 +31,12 @@ Tensor ParameterSlice::weights() const {
 
 void ParameterSlice::read_value() const {
   if (!master_.defined()) return;
-  const Tensor half = value();
-  kernels::convert_elements(half.data(), half.dtype(), master_.data(), DType::f32,
+  const Tensor half = on_host(value());
+  const bool on_device = master_.device().kind != DeviceKind::cpu;
+  const Tensor wide = on_device ? Tensor(Device{}, master_.shape(), DType::f32) : master_;
+  kernels::convert_elements(half.data(), half.dtype(), wide.data(), DType::f32,
                             static_cast<std::size_t>(size()));
+  if (on_device) copy_now(wide, master_);
 }
 
 void ParameterSlice::write_value(Stream& stream) const {

@@ -9,6 +9,15 @@
 namespace lockstep::optim {
 namespace {
 
+// The stream goes on when the operation is done.
+void await(Stream& stream, const Work& work) {
+  if (stream.device().kind == DeviceKind::cpu) {
+    stream.enqueue([work] { work.wait(); });
+  } else {
+    work.wait();  // a task that waited would hold up all others of the device's driver
+  }
+}
+
 std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
 
 }  // namespace
@@ -79,9 +88,8 @@ void Shards::gather(Stream& compute, std::span<double> by_block) {
       given_.as<double>()[at - before] = by_block[block];
     });
   });
-  const Work work = data_.all_gather(given_, gathered_, compute.record());
-  compute.enqueue([this, by_block, work] {
-    work.wait();
+  await(compute, data_.host().all_gather(given_, gathered_, compute.record()));
+  compute.enqueue([this, by_block] {
     for (int rank = 0; rank < data_.size(); ++rank) {
       each_block(rank, [&](std::int64_t at, std::size_t block) {
         by_block[block] = gathered_.as<double>()[at];
@@ -128,7 +136,7 @@ void Shards::settle(std::size_t bucket) {
   for (const std::size_t member : plan_.buckets[bucket].members) {
     parameters_[member]->await_value({});
   }
-  arrival.compute->enqueue([work = arrival.work] { work.wait(); });
+  await(*arrival.compute, arrival.work);
   const Share share = own_[bucket];
   for (const std::size_t member : plan_.buckets[bucket].members) {
     const ArenaEntry& entry = plan_.entries[member];

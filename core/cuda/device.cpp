@@ -5,6 +5,8 @@
 
 #include <cstdio>
 
+#include "core/cuda/check.h"
+
 namespace lockstep::cuda {
 namespace {
 
@@ -48,6 +50,13 @@ int device_count() {
   if (status == cudaSuccess) return count;
   static_cast<void>(cudaGetLastError());  // or the next check of a launch would find it
   return 0;
+}
+
+std::string device_name(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "name of cuda:" + std::to_string(device));
+  return std::string(properties.name) + " (" + std::to_string(properties.major) + "." +
+         std::to_string(properties.minor) + ")";
 }
 
 std::string device_report() {

@@ -100,10 +100,14 @@ void gemm_bias_gelu(Stream& stream, const Tensor& a, const Tensor& b, const Tens
   kernels::bias_gelu_forward(stream, bias, x, y);
 }
 
+}  // namespace lockstep::kernels::cuda
+
+namespace lockstep::cuda {
+
 std::string gemm_library() {
   const std::size_t version = cublasLtGetVersion();  // 10,000 · major + 100 · minor + patch
   return "cuBLASLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
          "." + std::to_string(version % 100);
 }
 
-}  // namespace lockstep::kernels::cuda
+}  // namespace lockstep::cuda

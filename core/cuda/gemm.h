@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-
 #include "core/kernels.h"
 
 namespace lockstep::kernels::cuda {
@@ -22,8 +20,5 @@ void gemm_bias(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& b
 /// bias_gelu_forward(), in one kernel where cuBLASLt has one. `options.add` is not for this.
 void gemm_bias_gelu(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& bias,
                     const Tensor& x, const Tensor& y, GemmOptions options = {});
-
-/// The library of gemm() with its version, "cuBLASLt 13.1.0". Needs no device.
-std::string gemm_library();
 
 }  // namespace lockstep::kernels::cuda

@@ -2,8 +2,8 @@
 # The CUDA backend: its host side; the kernels, for nvcc; and, for the preset cuda-fake, the kernels'
 # twins on the host. launch.cpp is not for cuda-fake, where tests/fakes/cuda/launch.cpp runs the twins.
 set(LOCKSTEP_CUDA_HOST_SOURCES
-    attention.cpp convert.cpp cross_entropy.cpp device.cpp elementwise.cpp embedding.cpp gelu.cpp
-    gemm.cpp gemm_context.cpp index_check.cpp kernel_table.cpp layer_norm.cpp memory.cpp
+    attention.cpp convert.cpp copy.cpp cross_entropy.cpp device.cpp elementwise.cpp embedding.cpp
+    gelu.cpp gemm.cpp gemm_context.cpp index_check.cpp kernel_table.cpp layer_norm.cpp memory.cpp
     optimizer_steps.cpp square_sums.cpp stream.cpp)
 if(NOT LOCKSTEP_CUDA_FAKE)
   list(APPEND LOCKSTEP_CUDA_HOST_SOURCES launch.cpp)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA backend of a build without it: the same symbols, and what to do about it.
+#include "core/copy.h"
 #include "core/cuda/device.h"
 #include "core/kernel_table.h"
 #include "core/memory.h"
@@ -33,6 +34,12 @@ std::string device_report() {
   return "cuda: not built in (configure with -DLOCKSTEP_CUDA=ON, or scripts/build cuda)";
 }
 
+std::string device_name(int device) {
+  throw not_built({.kind = DeviceKind::cuda, .index = device});
+}
+
+std::string gemm_library() { return device_report(); }
+
 std::shared_ptr<void> device_memory(Device device, std::size_t bytes) {
   static_cast<void>(bytes);
   throw not_built(device);
@@ -47,6 +54,13 @@ void zero(Device device, void* data, std::size_t bytes) {
   static_cast<void>(data);
   static_cast<void>(bytes);
   throw not_built(device);
+}
+
+void queue_copy(Stream& stream, const void* from, void* to, std::size_t bytes) {
+  static_cast<void>(from);
+  static_cast<void>(to);
+  static_cast<void>(bytes);
+  throw not_built(stream.device());
 }
 
 }  // namespace cuda

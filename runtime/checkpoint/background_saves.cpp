@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstring>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <utility>
 
@@ -15,6 +13,7 @@
 #include "runtime/checkpoint/checkpointer_state.h"
 #include "runtime/checkpoint/messages.h"
 #include "runtime/checkpoint/shard.h"
+#include "runtime/checkpoint/snapshot.h"
 
 namespace lockstep {
 namespace {
@@ -48,9 +47,7 @@ struct SaveSlot {
 
   // Of the task, while there is one.
   ShardHead head;
-  std::vector<const std::byte*> data;  // of each fragment, in `bytes`
-  std::unique_ptr<std::byte[]> bytes;  // kept from save to save
-  std::uint64_t capacity = 0;
+  Snapshot copy;
 
   // How far this rank is; of both threads.
   std::mutex mutex;
@@ -61,36 +58,6 @@ struct SaveSlot {
   std::optional<ManifestShard> shard;
   std::string committed;  // a message, on rank 0
 };
-
-namespace {
-
-/// Copies what this rank's shard needs.
-void take_snapshot(SaveSlot& slot, const ShardHead& head, const StateDict& state) {
-  std::uint64_t size = 0;
-  for (const Fragment& fragment : head.fragments) size += fragment.bytes;
-  if (size > slot.capacity) {
-    slot.bytes.reset();
-    slot.capacity = 0;
-    try {
-      slot.bytes = std::make_unique_for_overwrite<std::byte[]>(size);
-    } catch (const std::bad_alloc&) {
-      throw StorageError("checkpoint: no memory for a copy of " + std::to_string(size) + " bytes",
-                         "set checkpoint.async = false, which copies nothing");
-    }
-    slot.capacity = size;
-  }
-  slot.data.clear();
-  std::byte* next = slot.bytes.get();
-  const std::vector<const std::byte*> sources = bytes_of(head, state);
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    const std::uint64_t bytes = head.fragments[i].bytes;
-    if (bytes > 0) std::memcpy(next, sources[i], bytes);
-    slot.data.push_back(next);
-    next += bytes;
-  }
-}
-
-}  // namespace
 
 BackgroundSaves::BackgroundSaves(Checkpointer::State& checkpoint) : checkpoint_(checkpoint) {
   for (auto& slot : slots_) slot = std::make_unique<SaveSlot>();
@@ -117,7 +84,7 @@ bool BackgroundSaves::begin(const TrainState& scalars, const StateDict& state) {
   SaveSlot& slot = *slots_[index];
   AgreedSave save = checkpoint_.agree_on_save(scalars, state);
   ShardHead head = checkpoint_.own_head(save);
-  agree(checkpoint_.world, "checkpoint snapshot", [&] { take_snapshot(slot, head, state); });
+  agree(checkpoint_.world, "checkpoint snapshot", [&] { slot.copy.take(pieces_of(head, state)); });
   slot.save = std::move(save);
   slot.head = std::move(head);
   slot.stage = Stage::writing;
@@ -141,7 +108,7 @@ void BackgroundSaves::write_shard_of(SaveSlot& slot) {
   std::optional<ManifestShard> shard;
   std::string failure;
   try {
-    shard = write_shard(checkpoint_.store, key, slot.head, slot.data, [&] {
+    shard = write_shard(checkpoint_.store, key, slot.head, slot.copy.data(), [&] {
       worker_.alive();
       const std::lock_guard lock(slot.mutex);
       if (slot.cancelled) throw SaveCancelled();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <exception>
 #include <functional>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "runtime/checkpoint/restore.h"
 #include "runtime/checkpoint/save_plan.h"
 #include "runtime/checkpoint/shard.h"
+#include "runtime/checkpoint/snapshot.h"
 
 namespace lockstep {
 namespace {
@@ -32,6 +34,12 @@ ReadReport try_restore(ObjectStore& store, const Manifest& manifest, const State
   } catch (const DamageError& error) {
     return {.damage = error.what(), .missing = error.damage().what == "the shard is missing"};
   }
+}
+
+bool is_on_host(const std::vector<Tensor>& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) {
+    return tensor.device().kind == DeviceKind::cpu;
+  });
 }
 
 }  // namespace
@@ -193,18 +201,6 @@ Manifest Checkpointer::State::manifest_of(const AgreedSave& save,
   return manifest;
 }
 
-std::vector<const std::byte*> bytes_of(const ShardHead& head, const StateDict& state) {
-  std::vector<const std::byte*> data;
-  for (const Fragment& fragment : head.fragments) {
-    const StateEntry& entry = state.entries()[fragment.source];
-    std::uint64_t first = fragment.flat ? fragment.flat->start : 0;
-    if (entry.pieces) first -= static_cast<std::uint64_t>(entry.pieces->begin());
-    data.push_back(static_cast<const std::byte*>(entry.tensor.data()) +
-                   first * size_of(entry.tensor.dtype()));
-  }
-  return data;
-}
-
 SaveResult Checkpointer::save(const TrainState& scalars, const StateDict& state) {
   State& s = *state_;
   if (s.epoch == 0) throw UsageError("Checkpointer::save before open", "call open() first");
@@ -223,7 +219,14 @@ SaveResult Checkpointer::save(const TrainState& scalars, const StateDict& state)
   try {
     agree(s.world, "checkpoint save", [&] {
       const ShardHead head = s.own_head(save);
-      mine = write_shard(s.store, key, head, bytes_of(head, state));
+      const std::vector<Tensor> pieces = pieces_of(head, state);
+      if (is_on_host(pieces)) {
+        mine = write_shard(s.store, key, head, addresses_of(pieces));
+      } else {
+        Snapshot snapshot;
+        snapshot.take(pieces);
+        mine = write_shard(s.store, key, head, snapshot.data());
+      }
     });
   } catch (const std::exception&) {
     forget(s.store, {key});

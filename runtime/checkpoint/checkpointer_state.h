@@ -68,9 +68,6 @@ struct Checkpointer::State {
   Manifest manifest_of(const AgreedSave& save, const std::vector<std::string>& written) const;
 };
 
-/// Where the bytes of each fragment of `head` lie in `state`.
-std::vector<const std::byte*> bytes_of(const ShardHead& head, const StateDict& state);
-
 /// Removes objects of a save that failed; what cannot be removed is left to the sweep of the next
 /// launch.
 void forget(ObjectStore& store, const std::vector<std::string>& keys) noexcept;

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "core/copy.h"
 #include "core/kernels.h"
 #include "lockstep/core/error.h"
 #include "runtime/checkpoint/damage.h"
@@ -94,6 +95,12 @@ void CommitReader::read_saved(const TensorLine& tensor, StateKind kind, FlatRun 
 
 void CommitReader::read(const TensorLine& tensor, StateKind kind, FlatRun run,
                         const Tensor& target) {
+  if (target.device().kind != DeviceKind::cpu) {
+    const Tensor staged(Device{}, target.shape(), target.dtype());
+    read(tensor, kind, run, staged);
+    copy_now(staged, target);
+    return;
+  }
   const StateKind source = source_of(tensor, kind, target.dtype());
   const DType saved = saved_type(tensor, source);
   if (saved == target.dtype()) {

@@ -18,9 +18,6 @@ void check_entry(const StateDict& state, const StateEntry& entry, int ranks) {
   if (entry.tensor_axis.kind != PlacementKind::replicated) {
     refuse("is not replicated", "this build saves data-parallel replicas");
   }
-  if (entry.tensor.device().kind != DeviceKind::cpu) {
-    refuse("is not in the host's memory", "copy it to the host first");
-  }
   if (!can_be_saved(entry.tensor.dtype())) {
     refuse(std::string("is of type ") + to_string(entry.tensor.dtype()),
            "use f32, bf16, f16, i64 or u8");

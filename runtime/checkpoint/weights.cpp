@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <cstring>
 #include <string>
 
+#include "core/copy.h"
 #include "core/kernels.h"
 #include "lockstep/collectives/communicator.h"
 #include "lockstep/core/error.h"
@@ -44,10 +44,8 @@ std::vector<float> gathered(const StateEntry& entry, Communicator& data) {
   for (std::size_t r = 0; r + 1 < edges.size(); ++r) most = std::max(most, edges[r + 1] - edges[r]);
   const Tensor mine = Tensor::zeros(Device{}, {most}, DType::f32);
   const Tensor all(Device{}, {data.size(), most}, DType::f32);
-  if (entry.tensor.size() > 0) {
-    std::memcpy(mine.data(), entry.tensor.data(), entry.tensor.bytes());
-  }
-  data.all_gather(mine, all).wait();
+  copy_now(entry.tensor, mine.rows(0, entry.tensor.size()));
+  data.host().all_gather(mine, all).wait();
   std::vector<float> values;
   for (std::size_t r = 0; data.rank() == 0 && r + 1 < edges.size(); ++r) {
     const float* piece = all.as<float>() + static_cast<std::int64_t>(r) * most;
@@ -69,8 +67,9 @@ std::string sha256_of(const StateDict& state, Communicator* data) {
     if (weight->pieces) {
       values = gathered(*weight, *data);
     } else if (hashes) {
-      values = widened(static_cast<const std::byte*>(weight->tensor.data()),
-                       static_cast<std::size_t>(weight->tensor.size()), weight->tensor.dtype());
+      const Tensor value = on_host(weight->tensor);
+      values = widened(static_cast<const std::byte*>(value.data()),
+                       static_cast<std::size_t>(value.size()), value.dtype());
     }
     if (hashes) hash_weight(hash, weight->name, values);
   }

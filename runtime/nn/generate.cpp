@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "core/copy.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/rng.h"
 
@@ -92,9 +93,12 @@ void generate(Model& model, Stream& stream, std::int64_t context, std::vector<st
   }
   std::vector<std::int32_t> text = std::move(prompt);
   for (std::int64_t i = 0; i < count; ++i) {
-    const Tensor tokens = last_of(text, context);
-    const Tensor logits = model.forward(tokens);  // [T, vocab]
+    const Tensor last = last_of(text, context);
+    const Tensor tokens(stream.device(), last.shape(), last.dtype());
+    queue_copy(stream, last, tokens);
+    const Tensor forwarded = model.forward(tokens);  // [T, vocab]
     stream.synchronize();
+    const Tensor logits = on_host(forwarded);
     const auto vocab = static_cast<std::size_t>(logits.dim(1));
     const std::span<const float> all(logits.as<float>(), static_cast<std::size_t>(logits.size()));
     text.push_back(choose_token(all.last(vocab), options, static_cast<std::uint64_t>(i)));

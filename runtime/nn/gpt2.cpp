@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/copy.h"
 #include "core/kernels.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/rng.h"
@@ -57,8 +58,11 @@ void Gpt2::initialize(std::uint64_t seed) {
     } else {
       fill_normal(values, 0, seed, name, name.ends_with(".c_proj.weight") ? residual_std : kStd);
     }
-    kernels::convert_elements(values.data(), DType::f32, parameter.value().data(),
-                              parameter.value().dtype(), values.size());
+    const Tensor& value = parameter.value();
+    const Tensor rounded(Device{}, value.shape(), value.dtype());
+    kernels::convert_elements(values.data(), DType::f32, rounded.data(), value.dtype(),
+                              values.size());
+    copy_now(rounded, value);
   });
 }
 

@@ -2,12 +2,14 @@
 #include "runtime/trainer/evaluation.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "lockstep/collectives/agree.h"
 #include "lockstep/collectives/sum_plan.h"
+#include "runtime/trainer/staged_batch.h"
 
 namespace lockstep {
 
@@ -21,11 +23,17 @@ std::optional<double> evaluate(Communicator& group, Stream& compute, nn::Model& 
   const LeafRange mine = owned_leaves(group.rank(), group.size(), leaves);
 
   std::vector<LeafSums> sums(static_cast<std::size_t>(mine.size()));
-  for (std::int64_t leaf = mine.begin; leaf < mine.end; ++leaf) {
-    const Batch batch = make_batch(options.micro_batch, options.context);
-    read_samples(held_back, leaf * options.micro_batch, samples, batch);
-    loss.evaluate(model.forward(batch.tokens), batch.targets,
-                  &sums[static_cast<std::size_t>(leaf - mine.begin)]);
+  // The host writes one while the device still reads the other.
+  std::array batches = {StagedBatch(compute.device(), options.micro_batch, options.context),
+                        StagedBatch(compute.device(), options.micro_batch, options.context)};
+  for (std::int64_t i = 0; i < mine.size(); ++i) {
+    StagedBatch& batch = batches[static_cast<std::size_t>(i % 2)];
+    batch.free.wait();
+    read_samples(held_back, (mine.begin + i) * options.micro_batch, samples, batch.host);
+    batch.send(compute);
+    loss.evaluate(model.forward(batch.device.tokens), batch.device.targets,
+                  &sums[static_cast<std::size_t>(i)]);
+    batch.free = compute.record();
   }
   compute.synchronize();
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fstream>
 
+#include "core/cuda/device.h"
 #include "core/kernels.h"
 #include "runtime/trainer/trainer_state.h"
 
@@ -29,12 +30,17 @@ std::map<std::string, std::string> bit_options(const TrainOptions& options, int 
   return bits;
 }
 
-std::map<std::string, std::string> machine_code() {
-  return {{"cpu", cpu_model()},
-          {"isa", kernels::instruction_set()},
-          {"gemm", kernels::gemm_library()},
-          {"compiler", __VERSION__},
-          {"lockstep", LOCKSTEP_VERSION}};
+std::map<std::string, std::string> machine_code(Device device) {
+  std::map<std::string, std::string> code = {{"cpu", cpu_model()},
+                                             {"isa", kernels::instruction_set()},
+                                             {"gemm", kernels::gemm_library()},
+                                             {"compiler", __VERSION__},
+                                             {"lockstep", LOCKSTEP_VERSION}};
+  if (device.kind == DeviceKind::cuda) {
+    code["gpu"] = cuda::device_name(device.index);
+    code["gemm"] = cuda::gemm_library();
+  }
+  return code;
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "core/copy.h"
 #include "lockstep/collectives/agree.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
@@ -14,7 +15,7 @@ void check_replicas(Communicator& group, const Parameters& parameters, std::int6
   if (group.size() == 1) return;
   std::string mine;
   for (const Parameter* parameter : parameters) {
-    const Tensor& value = parameter->value();
+    const Tensor value = on_host(parameter->value());
     const std::uint32_t crc =
         crc32c(std::span(static_cast<const std::byte*>(value.data()), value.bytes()));
     mine.append(reinterpret_cast<const char*>(&crc), sizeof crc);

@@ -127,6 +127,7 @@ TrainOptions train_options(const Config& config) {
   options.reducer.scatter = options.zero > 0;
   options.replica_check = config.integer("replica_check");
   options.device = parse_device(config.text("device"));
+  options.device_of_rank = config.text("device") == "cuda";
   options.group.backend = config.text("backend");
   options.group.init_timeout = std::chrono::seconds(config.integer("timeout.init"));
   options.group.collective_timeout = std::chrono::seconds(config.integer("timeout.collective"));

@@ -120,21 +120,22 @@ void Trainer::State::forward_backward(std::int64_t leaf) {
     reducer->zero_leaf();
     return;
   }
-  BatchSlot& slot = slots[next_slot];
-  BatchSlot& other = slots[1 - next_slot];
+  StagedBatch& slot = slots[next_slot];
+  const StagedBatch& other = slots[1 - next_slot];
   next_slot = 1 - next_slot;
   slot.free.wait();
   // Reading is free while the device still works on the batch before.
   const bool idle = other.free.done();
   const std::int64_t began = steady_ns();
-  samples->read_leaf(leaf, slot.batch);
+  samples->read_leaf(leaf, slot.host);
   if (idle) data_wait_s += seconds_since(began);
 
   const TraceSpan span(trace.get(), "leaf " + std::to_string(leaf), "main");
-  const Tensor logits = model->forward(slot.batch.tokens);
+  slot.send(compute);
+  const Tensor logits = model->forward(slot.device.tokens);
   close_step();  // the loss scale of this step depends on it
   const Tensor gradient =
-      loss->forward_backward(logits, slot.batch.targets, reducer->leaf_sums(), loss_scale());
+      loss->forward_backward(logits, slot.device.targets, reducer->leaf_sums(), loss_scale());
   if (shards) shards->settle();
   model->backward(gradient);
   slot.free = compute.record();

@@ -52,19 +52,27 @@ std::string megabytes(std::int64_t elements) {
   return text;
 }
 
+// With the device of this rank. Collective: throws on all ranks if one's is not there.
+TrainOptions placed(TrainOptions options, ProcessGroup& job) {
+  if (options.device_of_rank) options.device.index = job.local_rank();
+  agree(job.world(), "open the device", [&] { require_device(options.device); });
+  return options;
+}
+
 }  // namespace
 
 Trainer::State::State(ProcessGroup& job, TrainOptions chosen, const Config& config,
                       SignalWatch* watch)
     : group(job),
-      options(std::move(chosen)),
+      options(placed(std::move(chosen), job)),
       signals(watch),
-      code(machine_code()),
+      code(machine_code(options.device)),
       told(keys_to_tell(config)),
       compute(options.device, "compute") {
   group.on_abort([files = files](const AbortCause& cause) { files->write(cause); });
   same_on_all([&] {
-    mesh = std::make_unique<Mesh>(group, MeshShape{.data = options.mesh_data, .tensor = 1});
+    mesh = std::make_unique<Mesh>(group, MeshShape{.data = options.mesh_data, .tensor = 1},
+                                  options.device);
   });
   compare_options(config);
   code.merge(bit_options(options, mesh->data().size()));
@@ -82,7 +90,7 @@ void Trainer::State::note(const std::string& text) {
 void Trainer::State::compare_options(const Config& config) {
   std::vector<HandshakeField> fields;
   for (const auto& [name, value] : code) {
-    if (name != "cpu") fields.push_back({"build: " + name, value});
+    if (name != "cpu" && name != "gpu") fields.push_back({"build: " + name, value});
   }
   for (const auto& [name, value] : keys_to_match(config)) fields.push_back({name, value});
   same_on_all([&] { handshake(group.world(), fields); });
@@ -112,7 +120,9 @@ void Trainer::State::read_data() {
         std::make_unique<SampleSequence>(corpus.train, options.model.context, options.global_batch,
                                          options.micro_batch, options.data_seed);
   });
-  for (BatchSlot& slot : slots) slot.batch = make_batch(options.micro_batch, options.model.context);
+  for (int slot = 0; slot < 2; ++slot) {
+    slots.emplace_back(options.device, options.micro_batch, options.model.context);
+  }
 }
 
 void Trainer::State::build_model() {
@@ -270,7 +280,8 @@ void Trainer::State::load_or_start() {
   note("lockstep " + code["lockstep"] + ": attempt " + std::to_string(attempt) + " of " +
        folder->path().string() + ", " + std::to_string(group.size()) + " rank" +
        (group.size() == 1 ? "" : "s") + " (" + group.launcher() + "), " +
-       mesh->data().backend_name() + ", " + code["isa"]);
+       mesh->data().backend_name() + ", " +
+       (options.device.kind == DeviceKind::cpu ? code["isa"] : code["gpu"]));
   note("model: " + std::to_string(parameter_count) +
        " parameters; data: " + std::to_string(corpus.files) + " files, " +
        std::to_string(corpus.train.size()) + " tokens, " + std::to_string(samples->samples()) +

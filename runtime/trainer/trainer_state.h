@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/collectives/mesh.h"
 #include "lockstep/core/metrics.h"
@@ -26,14 +26,9 @@
 #include "runtime/trainer/metrics_log.h"
 #include "runtime/trainer/progress.h"
 #include "runtime/trainer/save_metrics.h"
+#include "runtime/trainer/staged_batch.h"
 
 namespace lockstep {
-
-/// A batch and the point behind the last work that reads it.
-struct BatchSlot {
-  Batch batch;
-  Event free;
-};
 
 /// A step whose update is queued. What the host learns late, it learns from the norm.
 struct OpenStep {
@@ -131,7 +126,7 @@ struct Trainer::State {
   std::int64_t schedule_total = 0;
   StateDict state;
   std::unique_ptr<SampleSequence> samples;
-  std::array<BatchSlot, 2> slots;
+  std::vector<StagedBatch> slots;  // two: one is written while the other is read
   std::size_t next_slot = 0;
   std::unique_ptr<ObjectStore> store;
   std::unique_ptr<Checkpointer> checkpointer;
@@ -175,7 +170,8 @@ void Trainer::State::same_on_all(const Body& body) {
 
 /// Those options that bits depend on and that may be changed at resume.
 std::map<std::string, std::string> bit_options(const TrainOptions& options, int ranks);
-/// What the bits of a run depend on, beside its options: CPU, instruction set, versions.
-std::map<std::string, std::string> machine_code();
+/// What the bits of a run on `device` depend on, beside its options: CPU, GPU, instruction set,
+/// versions.
+std::map<std::string, std::string> machine_code(Device device);
 
 }  // namespace lockstep

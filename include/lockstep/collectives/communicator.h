@@ -79,8 +79,10 @@ struct CommunicatorOptions {
 /// moves bytes. With one rank all of them are the identity.
 class Communicator {
  public:
+  /// `host`: see host(); for a backend whose tensors do not lie in the memory of the host.
   Communicator(std::unique_ptr<Backend> backend, std::shared_ptr<CommunicationThread> thread,
-               std::shared_ptr<AbortSignal> abort, CommunicatorOptions options);
+               std::shared_ptr<AbortSignal> abort, CommunicatorOptions options,
+               std::unique_ptr<Communicator> host = {});
   ~Communicator();  // frees; never communicates
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -92,6 +94,9 @@ class Communicator {
   const char* backend_name() const noexcept;
   /// Where the tensors of its operations lie.
   Device device() const noexcept;
+  /// The same ranks, for tensors in the memory of the host: what the ranks tell each other beside
+  /// gradients and activations. This group itself on the CPU, else one with an order of its own.
+  Communicator& host() noexcept;
 
   /// Operations from now on are written to these; null is none.
   void observe(std::shared_ptr<LedgerRing> ledger, std::shared_ptr<Trace> trace) noexcept;

@@ -25,6 +25,9 @@ std::string to_string(Device device);
 /// Reads "cpu", "cuda" or "cuda:N". Throws ConfigError for anything else.
 Device parse_device(const std::string& text);
 
+/// Throws ConfigError unless this process may use `device`.
+void require_device(Device device);
+
 /// What this process sees of CUDA, for a reader: "cuda: not built in …", "cuda: … no driver found
 /// …", or versions and a line a device. Never throws for what is missing.
 std::string cuda_report();

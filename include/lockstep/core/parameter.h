@@ -91,4 +91,7 @@ class Parameter {
 
 using Parameters = std::vector<Parameter*>;  // borrowed, in forward order
 
+/// Where the parameters lie; the CPU if there are none.
+Device device_of(const Parameters& parameters);
+
 }  // namespace lockstep

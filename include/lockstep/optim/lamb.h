@@ -29,14 +29,14 @@ class Lamb final : public Optimizer {
   void update(Stream& stream, const UpdateScale& scale, std::int64_t t) override;
   void bind_rule(StateDict& state) override { bind_moments(slots_, state); }
   /// √Σ over the blocks of parameter `i`.
-  double norm_of(const std::vector<double>& by_block, std::size_t i) const;
+  double norm_of(const Tensor& by_block, std::size_t i) const;
 
   MomentOptions options_;
   BucketPlan plan_;
   Shards* shards_;
   std::vector<MomentSlot> slots_;
-  std::vector<double> weights_;     // Σ w² by arena block
-  std::vector<double> directions_;  // the same of the directions
+  Tensor weights_;     // [blocks] f64: Σ w² by arena block
+  Tensor directions_;  // the same of the directions
 };
 
 }  // namespace lockstep::optim

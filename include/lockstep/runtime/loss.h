@@ -41,6 +41,8 @@ class CrossEntropy {
 
  private:
   struct State;
+  static void queue_result(const std::shared_ptr<State>& state, LeafSums* sums);
+
   std::shared_ptr<State> state_;
 };
 

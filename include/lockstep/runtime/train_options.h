@@ -46,6 +46,7 @@ struct TrainOptions {
   int zero = 0;  // 1: each data-parallel rank keeps optimizer state for its share alone
   std::int64_t replica_check = 100;  // steps; 0: at the start only
   Device device;
+  bool device_of_rank = false;  // the index is the rank's number on its host
   GroupOptions group;
   std::filesystem::path run;
   std::string store;

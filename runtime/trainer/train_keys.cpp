@@ -143,7 +143,7 @@ std::vector<ConfigKey> train_keys() {
              "1: a data-parallel rank keeps optimizer state for its share alone", 0, 1),
       text("recompute", "none", "activations", {"none"}),
       text("device", "cpu", "of tensors and kernels", {"cpu"}),
-      text("backend", "auto", "of the collectives", {"auto", "shm", "mpi"}),
+      text("backend", "auto", "of the collectives", {"auto", "shm", "mpi", "nccl"}),
       number(kInteger, "threads", "1", "of a rank's kernels", 1, 1),
       number(kInteger, "bucket_bytes", "26214400", "size of a gradient bucket", 1),
       text("unused", "error", "a parameter without a gradient", {"error", "zero"}),

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# Groups between GPUs. Included by CMakeLists.txt beside it.
+if(NOT LOCKSTEP_CUDA AND NOT LOCKSTEP_CUDA_FAKE)
+  return()
+endif()
+
+# On GPUs, or over the fakes.
+set(label gpu)
+if(LOCKSTEP_CUDA_FAKE)
+  set(label unit)
+endif()
+lockstep_test(
+  nccl_test
+  SOURCES
+  conformance_test.cpp
+  conformance_nccl_test.cpp
+  "${PROJECT_SOURCE_DIR}/tests/support/gpus_main.cpp"
+  LIBS
+  lockstep_collectives
+  LABEL
+  ${label}
+  TIMEOUT
+  120)

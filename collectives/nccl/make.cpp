@@ -40,7 +40,7 @@ std::unique_ptr<Backend> make_nccl_backend(const std::vector<int>& job_ranks, in
   for (const std::string& text : exchange.all_gather(nccl::encode(nccl::own_place(device)))) {
     places.push_back(nccl::decode(text));
   }
-  nccl::check_places(wait.operation(), job_ranks, places);
+  nccl::check_places(job_ranks, places);
 
   Invitation invitation;
   if (rank == 0) invitation.failure = ncclGetUniqueId(&invitation.id);

@@ -67,19 +67,18 @@ Place decode(const std::string& text) {
   return place;
 }
 
-void check_places(const std::string& what, const std::vector<int>& job_ranks,
-                  const std::vector<Place>& places) {
+void check_places(const std::vector<int>& job_ranks, const std::vector<Place>& places) {
   const auto name = [&](std::size_t rank) { return "rank " + std::to_string(job_ranks[rank]); };
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     if (places[rank].failure.empty()) continue;
     throw DeviceError(
-        what + ": " + name(rank) + ": " + places[rank].failure,
+        name(rank) + ": " + places[rank].failure,
         "see `nvidia-smi` on host " + places[rank].host + " and CUDA_VISIBLE_DEVICES of its ranks");
   }
   for (std::size_t rank = 1; rank < places.size(); ++rank) {
     if (places[rank].version == places[0].version) continue;
-    throw ConfigError(what + ": NCCL differs: " + name(0) + " has " + places[0].version + ", " +
-                          name(rank) + " has " + places[rank].version,
+    throw ConfigError("NCCL differs: " + name(0) + " has " + places[0].version + ", " + name(rank) +
+                          " has " + places[rank].version,
                       "install one version of NCCL on all hosts, and look at LD_LIBRARY_PATH on "
                       "host " +
                           places[rank].host);
@@ -88,7 +87,7 @@ void check_places(const std::string& what, const std::vector<int>& job_ranks,
     for (std::size_t other = 0; other < rank; ++other) {
       if (places[rank].host_key != places[other].host_key) continue;
       if (places[rank].gpu != places[other].gpu) continue;
-      throw ConfigError(what + ": " + name(other) + " and " + name(rank) + " are on one GPU, " +
+      throw ConfigError(name(other) + " and " + name(rank) + " are on one GPU, " +
                             places[rank].gpu + " of host " + places[rank].host,
                         "start as many ranks on a host as it has GPUs, and give each the device "
                         "of its local rank");

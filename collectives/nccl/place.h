@@ -25,9 +25,8 @@ std::string encode(const Place& place);
 Place decode(const std::string& text);
 
 /// Throws unless these ranks can form a group: DeviceError for the first rank that cannot use its
-/// device, ConfigError for versions that differ and for two ranks on one GPU. `what` begins the
-/// message; `job_ranks` are the ranks' names in it.
-void check_places(const std::string& what, const std::vector<int>& job_ranks,
-                  const std::vector<Place>& places);
+/// device, ConfigError for versions that differ and for two ranks on one GPU. Every rank knows the
+/// same and throws the same; `job_ranks` are the ranks' names in it.
+void check_places(const std::vector<int>& job_ranks, const std::vector<Place>& places);
 
 }  // namespace lockstep::nccl

@@ -10,8 +10,9 @@ std::unique_ptr<Backend> make_nccl_backend(const std::vector<int>& job_ranks, in
   static_cast<void>(job_ranks);
   static_cast<void>(rank);
   static_cast<void>(exchange);
+  static_cast<void>(wait);
   throw DeviceError(
-      wait.operation() + ": tensors on " + to_string(device) + ", and this build has no NCCL",
+      "several ranks with tensors on " + to_string(device) + ": this build has no NCCL",
       "use device = cpu, or build with -DLOCKSTEP_CUDA=ON (scripts/build cuda)");
 }
 

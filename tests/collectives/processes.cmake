@@ -38,6 +38,20 @@ foreach(ranks 2 3 4)
                                                                       RUN_SERIAL ON)
 endforeach()
 
+# Between GPUs, chosen and forced; over the fakes, as a machine of the tests has none.
+if(LOCKSTEP_CUDA_FAKE)
+  foreach(backend auto nccl)
+    foreach(ranks 2 3 4)
+      set(name process_group_mpi_test.gpus.${backend}.${ranks})
+      add_test(NAME ${name}
+               COMMAND "${PROJECT_SOURCE_DIR}/scripts/mpirun-local" -n ${ranks}
+                       $<TARGET_FILE:process_group_mpi_test> --device=cuda --backend=${backend})
+      set_tests_properties(${name} PROPERTIES LABELS mpi TIMEOUT 120 RUN_SERIAL ON
+                                              ENVIRONMENT LOCKSTEP_FAKE_GPUS=4)
+    endforeach()
+  endforeach()
+endif()
+
 # And over two levels: ranks with another host name count as another host.
 foreach(layout "a a b b" "a b a b" "a a b")
   string(REPLACE " " "" name "${layout}")

@@ -55,9 +55,8 @@ inline std::vector<std::unique_ptr<Communicator>> make_nccl_group(
   std::vector<std::unique_ptr<Communicator>> group;
   for (NcclRank& rank : make_nccl_ranks(devices, *abort, std::chrono::seconds(30))) {
     if (rank.failure) std::rethrow_exception(rank.failure);
-    group.push_back(std::make_unique<Communicator>(std::move(rank.backend),
-                                                   std::make_shared<CommunicationThread>("comm"),
-                                                   abort, options));
+    group.push_back(std::make_unique<Communicator>(
+        std::move(rank.backend), std::make_shared<CommunicationThread>("comm"), abort, options));
   }
   return group;
 }

@@ -6,14 +6,17 @@ endif()
 
 # On GPUs, or over the fakes.
 set(label gpu)
+set(faults "")
 if(LOCKSTEP_CUDA_FAKE)
   set(label unit)
+  set(faults nccl_faults_test.cpp)
 endif()
 lockstep_test(
   nccl_test
   SOURCES
   conformance_test.cpp
   conformance_nccl_test.cpp
+  ${faults}
   "${PROJECT_SOURCE_DIR}/tests/support/gpus_main.cpp"
   LIBS
   lockstep_collectives

@@ -50,6 +50,12 @@ if(LOCKSTEP_CUDA_FAKE)
                                               ENVIRONMENT LOCKSTEP_FAKE_GPUS=4)
     endforeach()
   endforeach()
+  add_executable(nccl_probe ${CMAKE_CURRENT_LIST_DIR}/nccl_probe.cpp)
+  target_link_libraries(nccl_probe PRIVATE lockstep_collectives lockstep_options)
+  add_test(NAME nccl_fault_test
+           COMMAND Python3::Interpreter "${PROJECT_SOURCE_DIR}/tests/fault/nccl_fault_test.py"
+                   $<TARGET_FILE:nccl_probe> "${PROJECT_SOURCE_DIR}/scripts/mpirun-local")
+  set_tests_properties(nccl_fault_test PROPERTIES LABELS fault TIMEOUT 180 RUN_SERIAL ON)
 endif()
 
 # And over two levels: ranks with another host name count as another host.

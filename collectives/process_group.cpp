@@ -35,8 +35,8 @@ constexpr std::chrono::milliseconds kRootEndsFirst{2000};
 constexpr std::chrono::milliseconds kRootEndsFirstAfterAbort{500};
 
 void check_backend(const std::string& backend, int size) {
-  constexpr std::array kKnown{"auto", "shm", "mpi", "nccl", "local"};
-  if (std::find(kKnown.begin(), kKnown.end(), backend) == kKnown.end()) {
+  constexpr std::array known{"auto", "shm", "mpi", "nccl", "local"};
+  if (std::find(known.begin(), known.end(), backend) == known.end()) {
     throw ConfigError("backend \"" + backend + "\" is not known", "use auto, shm, mpi or nccl");
   }
   if (backend == "local" && size > 1) {

@@ -15,17 +15,17 @@
 namespace lockstep::nccl {
 
 void CommunicatorHandle::join(const ncclUniqueId& id, int size, int rank, Wait& wait) {
-  constexpr const char* kCall = "connect over NCCL";
+  constexpr const char* doing = "connect over NCCL";
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   ncclResult_t state = ncclSuccess;
   {
-    const cuda::CurrentDevice current(device_, kCall);
+    const cuda::CurrentDevice current(device_, doing);
     state = ncclCommInitRankConfig(&handle_, size, id, rank, &config);
   }
   try {
-    check(state, wait.operation() + ": " + kCall);
-    while (!ready(wait, kCall)) wait.step();
+    check(state, wait.operation() + ": " + doing);
+    while (!ready(wait, doing)) wait.step();
   } catch (const TimeoutError& error) {
     end(Ending::abort);
     throw TimeoutError(std::string(error.what()) + ": not all ranks have connected over NCCL",
@@ -64,14 +64,13 @@ void CommunicatorHandle::end(Ending how) noexcept {
       over.set_value();
     }).detach();
   } catch (const std::system_error&) {
-    // Without a thread it stays as it is, and gone_within() does not come true.
-    over_ = (new std::promise<void>)->get_future();
+    stays_ = true;  // and what it uses with it
   }
 }
 
 bool CommunicatorHandle::gone_within(std::chrono::milliseconds limit) const {
   if (handle_ == nullptr) return true;
-  return over_.valid() && over_.wait_for(limit) == std::future_status::ready;
+  return !stays_ && over_.valid() && over_.wait_for(limit) == std::future_status::ready;
 }
 
 }  // namespace lockstep::nccl

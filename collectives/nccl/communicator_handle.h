@@ -45,6 +45,7 @@ class CommunicatorHandle {
   Device device_;
   ncclComm_t handle_ = nullptr;
   std::future<void> over_;  // valid once its end has begun
+  bool stays_ = false;      // no thread could be started for its end
 };
 
 }  // namespace lockstep::nccl

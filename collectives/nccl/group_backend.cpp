@@ -30,6 +30,8 @@ std::shared_ptr<void> own_memory(Device device, std::size_t bytes) {
   return {data, [](void* memory) { static_cast<void>(cudaFree(memory)); }};
 }
 
+bool is_failure(ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; }
+
 ncclDataType_t nccl_type(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -117,9 +119,7 @@ Task GroupBackend::queue(const char* name, Call call, Wait& wait) {
     const cuda::CurrentDevice current(device_, name);
     auto* const stream = static_cast<cudaStream_t>(buffers_->stream.native());
     const ncclResult_t given = call(communicator_.get(), stream);
-    if (given != ncclSuccess && given != ncclInProgress) {
-      check(given, wait.operation() + ": " + name);
-    }
+    if (is_failure(given)) check(given, wait.operation() + ": " + name);
   }
   co_await wait.until([&] { return communicator_.ready(wait, name); });
 }
@@ -134,14 +134,14 @@ Task GroupBackend::queue(std::vector<Message> messages, Wait& wait) {
   const auto give_all = [&](ncclComm_t communicator, cudaStream_t stream) {
     ncclResult_t result = ncclGroupStart();
     for (const Message& message : messages) {
-      if (result != ncclSuccess) break;
+      if (is_failure(result)) break;
       const int peer = static_cast<int>(message.peer);
       result = message.sends
                    ? ncclSend(message.data, message.bytes, ncclUint8, peer, communicator, stream)
                    : ncclRecv(message.data, message.bytes, ncclUint8, peer, communicator, stream);
     }
     const ncclResult_t ended = ncclGroupEnd();  // in any case, or the thread stays in the group
-    return result == ncclSuccess ? ended : result;
+    return is_failure(result) ? result : ended;
   };
   co_await queue("send and receive", give_all, wait);
 }

@@ -14,11 +14,8 @@ void Conformance::run(const std::function<void(Communicator&)>& body) const {
   run_group(make_nccl_group(ranks, options, abort), abort, body);
 }
 
-INSTANTIATE_TEST_SUITE_P(Nccl, Conformance,
-                         ::testing::Combine(::testing::Values("nccl"),
-                                            ::testing::Values(1, 2, 3, 4)),
-                         [](const auto& instance) {
-                           return std::to_string(std::get<1>(instance.param)) + "_ranks";
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Nccl, Conformance, ::testing::Combine(::testing::Values("nccl"), ::testing::Values(1, 2, 3, 4)),
+    [](const auto& instance) { return std::to_string(std::get<1>(instance.param)) + "_ranks"; });
 
 }  // namespace lockstep::testing_support

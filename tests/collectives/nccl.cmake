@@ -16,6 +16,7 @@ lockstep_test(
   SOURCES
   conformance_test.cpp
   conformance_nccl_test.cpp
+  nccl_pieces_test.cpp
   ${faults}
   "${PROJECT_SOURCE_DIR}/tests/support/gpus_main.cpp"
   LIBS

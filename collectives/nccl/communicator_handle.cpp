@@ -3,10 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <exception>
 #include <string>
-#include <system_error>
-#include <thread>
-#include <utility>
 
 #include "collectives/nccl/check.h"
 #include "core/cuda/current_device.h"
@@ -53,24 +51,32 @@ bool CommunicatorHandle::ready(const Wait& wait, const char* call) const {
 }
 
 void CommunicatorHandle::end(Ending how) noexcept {
-  if (handle_ == nullptr || over_.valid()) return;
-  std::promise<void> over;
-  over_ = over.get_future();
+  if (handle_ == nullptr || ended_) return;
+  ended_ = true;
   try {
-    std::thread([handle = handle_, device = device_, how, over = std::move(over)]() mutable {
+    ender_ = std::make_unique<std::thread>([handle = handle_, device = device_, how, over = over_] {
       // Failures are of no interest any more.
       static_cast<void>(cudaSetDevice(device.index));
       static_cast<void>(how == Ending::abort ? ncclCommAbort(handle) : ncclCommDestroy(handle));
-      over.set_value();
-    }).detach();
-  } catch (const std::system_error&) {
-    stays_ = true;  // and what it uses with it
+      over.reach();
+    });
+  } catch (const std::exception&) {
+    // Without a thread it stays as it is, and gone_within() does not come true.
+  }
+}
+
+CommunicatorHandle::~CommunicatorHandle() {
+  end(Ending::destroy);
+  if (!ender_) return;
+  if (over_.done()) {
+    ender_->join();
+  } else {
+    static_cast<void>(ender_.release());  // it may hang for good
   }
 }
 
 bool CommunicatorHandle::gone_within(std::chrono::milliseconds limit) const {
-  if (handle_ == nullptr) return true;
-  return !stays_ && over_.valid() && over_.wait_for(limit) == std::future_status::ready;
+  return handle_ == nullptr || over_.wait_for(limit);
 }
 
 }  // namespace lockstep::nccl

@@ -5,10 +5,12 @@
 
 #include <chrono>
 #include <cstdint>
-#include <future>
+#include <memory>
+#include <thread>
 
 #include "collectives/wait.h"
 #include "lockstep/core/device.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep::nccl {
 
@@ -20,7 +22,7 @@ class CommunicatorHandle {
  public:
   explicit CommunicatorHandle(Device device) : device_(device) {}
   /// Begins to take the communicator down, if nobody has; does not wait.
-  ~CommunicatorHandle() { end(Ending::destroy); }
+  ~CommunicatorHandle();
   CommunicatorHandle(const CommunicatorHandle&) = delete;
   CommunicatorHandle& operator=(const CommunicatorHandle&) = delete;
 
@@ -37,15 +39,16 @@ class CommunicatorHandle {
   enum class Ending : std::uint8_t { destroy, abort };
   /// From here on the handle is not to be used. A second call does nothing.
   void end(Ending how) noexcept;
-  bool ended() const noexcept { return over_.valid(); }
+  bool ended() const noexcept { return ended_; }
   /// Whether the communicator is gone, after `limit` at most.
   bool gone_within(std::chrono::milliseconds limit) const;
 
  private:
   Device device_;
   ncclComm_t handle_ = nullptr;
-  std::future<void> over_;  // valid once its end has begun
-  bool stays_ = false;      // no thread could be started for its end
+  bool ended_ = false;
+  Event over_ = Event::make();          // reached when the communicator is gone
+  std::unique_ptr<std::thread> ender_;  // that takes it down
 };
 
 }  // namespace lockstep::nccl

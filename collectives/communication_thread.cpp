@@ -124,15 +124,27 @@ void CommunicationThread::State::update_order() {
 // and this thread may run it.
 std::unique_ptr<CommunicationThread::Queue::Running> CommunicationThread::State::take(
     Queue& queue, std::uint64_t up_to, bool is_this_thread) {
-  std::optional<Queued> taken;
+  std::uint64_t number = 0;
+  Event ready;
   {
     const std::lock_guard lock(mutex);
     if (failure) return nullptr;
     if (queue.moves_here_ && queue.busy_with_ <= up_to) return std::move(queue.moves_here_);
     if (queue.is_free()) return nullptr;
     if (queue.busy_with_ != 0 || queue.waiting_.front().number > up_to) return nullptr;
-    const Operation& operation = queue.waiting_.front().operation;
-    if (!operation.ready.done() || !(is_this_thread || operation.any_thread)) return nullptr;
+    const Queued& next = queue.waiting_.front();
+    if (!is_this_thread && !next.operation.any_thread) return nullptr;
+    number = next.number;
+    ready = next.operation.ready;
+  }
+  // Without the lock: asking a device's event may be what ends it, and then it calls wake().
+  if (!ready.done()) return nullptr;
+  std::optional<Queued> taken;
+  {
+    const std::lock_guard lock(mutex);
+    // Another thread may have been faster.
+    if (failure || queue.busy_with_ != 0) return nullptr;
+    if (queue.waiting_.empty() || queue.waiting_.front().number != number) return nullptr;
     taken = std::move(queue.waiting_.front());
     queue.waiting_.pop_front();
     queue.busy_with_ = taken->number;

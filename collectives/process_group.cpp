@@ -2,6 +2,7 @@
 #include "lockstep/collectives/process_group.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <numeric>
 #include <tuple>
@@ -15,6 +16,7 @@
 #include "collectives/local/local_group.h"
 #include "collectives/local/lone_rank_backend.h"
 #include "collectives/mpi/mpi_process.h"
+#include "collectives/nccl/nccl_backend.h"
 #include "collectives/shm/shm_backend.h"
 #include "collectives/two_level/host_layout.h"
 #include "collectives/two_level/two_level_backend.h"
@@ -33,18 +35,19 @@ constexpr std::chrono::milliseconds kRootEndsFirst{2000};
 constexpr std::chrono::milliseconds kRootEndsFirstAfterAbort{500};
 
 void check_backend(const std::string& backend, int size) {
-  if (backend != "auto" && backend != "shm" && backend != "mpi" && backend != "local") {
-    throw ConfigError("backend \"" + backend + "\" is not known", "use auto, shm or mpi");
+  constexpr std::array known{"auto", "shm", "mpi", "nccl", "local"};
+  if (std::find(known.begin(), known.end(), backend) == known.end()) {
+    throw ConfigError("backend \"" + backend + "\" is not known", "use auto, shm, mpi or nccl");
   }
   if (backend == "local" && size > 1) {
     throw ConfigError("backend local is for one rank, this job has " + std::to_string(size),
-                      "use auto, shm or mpi");
+                      "use auto, shm, mpi or nccl");
   }
 }
 
 // `devices` by rank. All ranks know the same and throw the same, so that none waits for another.
 void check_devices(const std::string& name, const std::vector<DeviceKind>& devices,
-                   const std::vector<std::vector<int>>& groups) {
+                   const std::vector<std::vector<int>>& groups, const std::string& backend) {
   const auto text = [&](std::size_t rank) {
     return "rank " + std::to_string(rank) + " on " + to_string(devices[rank]);
   };
@@ -55,10 +58,15 @@ void check_devices(const std::string& name, const std::vector<DeviceKind>& devic
   }
   const bool alone = std::all_of(groups.begin(), groups.end(),
                                  [](const auto& group) { return group.size() == 1; });
-  if (alone || devices[0] == DeviceKind::cpu) return;
-  throw ConfigError("group " + name + ": several ranks with tensors on " + to_string(devices[0]) +
-                        ", and this build moves nothing between devices",
-                    "use device = cpu, or one rank");
+  const bool on_cpu = devices[0] == DeviceKind::cpu;
+  if (on_cpu && backend == "nccl") {
+    throw ConfigError("group " + name + ": backend nccl moves nothing between tensors on cpu",
+                      "use device = cuda, or backend = auto");
+  }
+  if (alone || on_cpu || backend == "auto" || backend == "nccl") return;
+  throw ConfigError("group " + name + ": backend " + backend +
+                        " moves nothing between tensors on " + to_string(devices[0]),
+                    "use backend = auto or nccl");
 }
 
 // Runs `body` on the communication thread and waits; false if it is still running at the deadline.
@@ -181,6 +189,9 @@ struct ProcessGroup::State {
     return links;
   }
 
+  // For tensors on the CPU: that of backend nccl are the world's, of a few bytes.
+  bool chooses_itself() const { return options.backend == "auto" || options.backend == "nccl"; }
+
   // Messages among the ranks of the one of `groups` that this rank is in. All ranks count all.
   std::unique_ptr<MpiBackend> own_messages(const std::vector<std::vector<int>>& groups, Lane lane) {
     std::unique_ptr<MpiBackend> own;
@@ -198,7 +209,7 @@ struct ProcessGroup::State {
     for (const std::vector<int>& group : groups) {
       const HostLayout layout = host_layout(group, host_keys);
       auto messages = mpi->group(group, lane);
-      if (layout.two_levels() && options.backend == "auto") {
+      if (layout.two_levels() && chooses_itself()) {
         TwoLevels levels{.all = std::move(messages),
                          .host = nullptr,
                          .across = nullptr,
@@ -216,10 +227,22 @@ struct ProcessGroup::State {
     return own;
   }
 
+  // The same between GPUs.
+  std::unique_ptr<Backend> make_gpu_backend(const std::vector<std::vector<int>>& groups, Lane lane,
+                                            Device device, Wait& wait) {
+    const auto messages = own_messages(groups, lane);  // for the start alone
+    if (messages->size() == 1) return nullptr;
+    const auto own = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
+      return std::find(group.begin(), group.end(), place.rank) != group.end();
+    });
+    MpiExchange exchange(*messages, wait);
+    return make_nccl_backend(*own, messages->rank(), device, exchange, wait);
+  }
+
   std::unique_ptr<Backend> make_flat_backend(std::unique_ptr<MpiBackend> messages,
                                              const HostLayout& layout,
                                              const std::vector<int>& ranks, Wait& wait) const {
-    if (options.backend == "mpi" || (options.backend == "auto" && !layout.one_host())) {
+    if (options.backend == "mpi" || (chooses_itself() && !layout.one_host())) {
       return messages;
     }
     if (!layout.one_host()) {
@@ -241,15 +264,15 @@ struct ProcessGroup::State {
       host = make_communicator(name + ".host", Lane::control, groups, Device{}, deadline);
     }
     const auto backend = std::make_shared<std::unique_ptr<Backend>>();
-    if (device.kind != DeviceKind::cpu) {
-      *backend = std::make_unique<LoneRankBackend>(device);  // check_devices() has looked
-    } else if (place.size > 1) {
+    const bool on_cpu = device.kind == DeviceKind::cpu;
+    if (place.size > 1) {
       const std::string what = rank_text() + ": make group " + name;
       const bool done = run_on(
           *thread,
-          [this, backend, groups, lane, deadline, what] {
+          [this, backend, groups, lane, device, on_cpu, deadline, what] {
             Wait wait(*signal, deadline, what);
-            *backend = make_backend(groups, lane, wait);
+            *backend = on_cpu ? make_backend(groups, lane, wait)
+                              : make_gpu_backend(groups, lane, device, wait);
           },
           // Earlier operations on this thread have deadlines of their own.
           deadline + options.collective_timeout);
@@ -258,7 +281,8 @@ struct ProcessGroup::State {
                         "look at the log of the other ranks");
       }
     }
-    if (!*backend) *backend = std::move(make_local_backends(1).front());
+    if (!*backend && on_cpu) *backend = std::move(make_local_backends(1).front());
+    if (!*backend) *backend = std::make_unique<LoneRankBackend>(device);
     return std::make_unique<Communicator>(
         std::move(*backend), thread, signal,
         CommunicatorOptions{
@@ -349,7 +373,7 @@ std::unique_ptr<Communicator> ProcessGroup::split(std::string name, int color, i
     if (i == 0 || members[i].color != members[i - 1].color) groups.emplace_back();
     groups.back().push_back(members[i].rank);
   }
-  check_devices(name, devices, groups);
+  check_devices(name, devices, groups, state_->options.backend);
   return state_->make_communicator(std::move(name), lane, groups, device,
                                    state_->collective_deadline());
 }

@@ -144,7 +144,7 @@ std::vector<ConfigKey> train_keys() {
       text("recompute", "none", "activations", {"none"}),
       text("device", "cpu",
            "of tensors and kernels: cpu, cuda (the GPU of the rank's number on its host) or cuda:N"),
-      text("backend", "auto", "of the collectives", {"auto", "shm", "mpi"}),
+      text("backend", "auto", "of the collectives", {"auto", "shm", "mpi", "nccl"}),
       number(kInteger, "threads", "1", "of a rank's kernels", 1, 1),
       number(kInteger, "bucket_bytes", "26214400", "size of a gradient bucket", 1),
       text("unused", "error", "a parameter without a gradient", {"error", "zero"}),

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/stream_queue.h"
+
 namespace lockstep {
 namespace {
 
@@ -182,6 +184,29 @@ TEST(CommunicationThread, AnOperationThatWaitsForLongMovesToTheThread) {
     flag = true;
     EXPECT_TRUE(done.wait_for(std::chrono::seconds(5)));
   }
+}
+
+// A device's work, which tells nobody: it is over once it has been asked for so often.
+class Asked final : public detail::DevicePoint {
+ public:
+  bool reached() const override { return ++asked_ > 5; }
+  void wait() const override {}
+  void notify(std::function<void(std::exception_ptr)> then) const override {
+    static_cast<void>(then);
+  }
+
+ private:
+  mutable std::atomic<int> asked_{0};
+};
+
+TEST(CommunicationThread, MayBeTheOneThatFindsADevicesWorkDone) {
+  Bench bench;
+  const auto queue = bench.thread.add_queue(Lane::data);
+  std::vector<int> order;
+  const Event done =
+      bench.start(*queue, bench.operation([&](Wait&) { return note(order, 1); },
+                                          detail::event_at(std::make_shared<const Asked>())));
+  EXPECT_TRUE(done.wait_for(std::chrono::seconds(5)));
 }
 
 TEST(CommunicationThread, SleepsWhileAPeerIsLate) {

@@ -6,7 +6,7 @@
 namespace lockstep::testing_support {
 
 void Conformance::run(const std::function<void(Communicator&)>& body) const {
-  const auto group = job().split("conformance", 0, job().rank());
+  const auto group = job().split("conformance", 0, job().rank(), Lane::data, device());
   body(*group);
 }
 

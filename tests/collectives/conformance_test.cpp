@@ -13,12 +13,16 @@
 #include <thread>
 
 #include "core/kernels.h"
+#include "tests/support/on_device.h"
 #include "tests/support/tree_sum.h"
 
 namespace lockstep {
 namespace {
 
 using testing_support::Conformance;
+using testing_support::on_device;
+using testing_support::on_host;
+using testing_support::put;
 
 // Empty, tiny, just over what one exchange carries, odd, several segments and pieces.
 constexpr std::int64_t kSizes[] = {0, 1, 7, 16, 1023, 1025, 4097, 65'537, 300'003, 3'000'001};
@@ -35,12 +39,24 @@ float rank_ordered_sum(int ranks, std::int64_t i) {
   return sum;
 }
 
-Tensor filled(Tensor tensor, int rank) {
-  for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.as<float>()[i] = value(rank, i);
+Tensor host_values(std::int64_t size, int rank) {
+  const Tensor tensor(Device{}, {size}, DType::f32);
+  for (std::int64_t i = 0; i < size; ++i) tensor.as<float>()[i] = value(rank, i);
   return tensor;
 }
 
-std::int64_t differences(const Tensor& got, const std::function<float(std::int64_t)>& want) {
+Tensor filled(Tensor tensor, int rank) {
+  put(host_values(tensor.size(), rank), tensor);
+  return tensor;
+}
+
+// Memory that does not come from the group.
+Tensor private_values(const Communicator& group, std::int64_t size) {
+  return on_device(group.device(), host_values(size, group.rank()));
+}
+
+std::int64_t differences(const Tensor& tensor, const std::function<float(std::int64_t)>& want) {
+  const Tensor got = on_host(tensor);
   std::int64_t different = 0;
   for (std::int64_t i = 0; i < got.size(); ++i) {
     const float wanted = want(i);
@@ -49,16 +65,19 @@ std::int64_t differences(const Tensor& got, const std::function<float(std::int64
   return different;
 }
 
-// Ranks of one host come first where a group has two levels; else it is the rank order, to the bit.
+// Ranks of one host come first where a group has two levels, and NCCL has an order of its own; else
+// it is the rank order, to the bit.
 void expect_sum(Communicator& group, const Tensor& data) {
   const std::string backend = group.backend_name();
-  if (backend != "shm+mpi") {
+  if (backend != "shm+mpi" && backend != "nccl") {
     EXPECT_EQ(differences(data, [&](auto i) { return rank_ordered_sum(group.size(), i); }), 0)
         << data.size() << " elements";
     return;
   }
-  const Tensor all(Device{}, {group.size(), data.size()}, DType::f32);
-  group.all_gather(data, all).wait();
+  const Tensor gathered(group.device(), {group.size(), data.size()}, DType::f32);
+  group.all_gather(data, gathered).wait();
+  const Tensor all = on_host(gathered);
+  const Tensor own = on_host(data);
   for (std::int64_t i = 0; i < data.size(); ++i) {
     double exact = 0.0;
     double size = 0.0;
@@ -66,17 +85,17 @@ void expect_sum(Communicator& group, const Tensor& data) {
       exact += value(rank, i);
       size += std::abs(value(rank, i));
       const std::int64_t there = rank * data.size() + i;
-      ASSERT_EQ(std::memcmp(all.as<float>() + there, data.as<float>() + i, sizeof(float)), 0)
+      ASSERT_EQ(std::memcmp(all.as<float>() + there, own.as<float>() + i, sizeof(float)), 0)
           << "rank " << rank << ", element " << i;
     }
-    ASSERT_NEAR(data.as<float>()[i], exact, 1e-6 * size) << "element " << i;
+    ASSERT_NEAR(own.as<float>()[i], exact, 1e-6 * size) << "element " << i;
   }
 }
 
 TEST_P(Conformance, AddsFromPrivateMemory) {
   run([](Communicator& group) {
     for (const std::int64_t size : kSizes) {
-      const Tensor data = filled(Tensor(Device{}, {size}, DType::f32), group.rank());
+      const Tensor data = private_values(group, size);
       group.all_reduce(data, ReduceOp::sum).wait();
       expect_sum(group, data);
     }
@@ -97,7 +116,7 @@ TEST_P(Conformance, AddsWhereOneRankHasPrivateMemory) {
   run([](Communicator& group) {
     const Tensor allocated = group.allocate(5001, DType::f32);
     const Tensor data =
-        filled(group.rank() == 0 ? Tensor(Device{}, {5001}, DType::f32) : allocated, group.rank());
+        group.rank() == 0 ? private_values(group, 5001) : filled(allocated, group.rank());
     group.all_reduce(data, ReduceOp::sum).wait();
     expect_sum(group, data);
   });
@@ -112,11 +131,15 @@ TEST_P(Conformance, FindsMinimumAndMaximumOfEveryType) {
       integers.as<std::int64_t>()[i] = (group.rank() + i) % group.size() - 1;
       reals.as<double>()[i] = 0.5 * static_cast<double>((group.rank() + i) % group.size());
     }
-    group.all_reduce(integers, ReduceOp::min).wait();
-    group.all_reduce(reals, ReduceOp::max).wait();
+    const Tensor least = on_device(group.device(), integers);
+    const Tensor most = on_device(group.device(), reals);
+    group.all_reduce(least, ReduceOp::min).wait();
+    group.all_reduce(most, ReduceOp::max).wait();
+    const Tensor minima = on_host(least);
+    const Tensor maxima = on_host(most);
     for (std::int64_t i = 0; i < kSize; ++i) {
-      ASSERT_EQ(integers.as<std::int64_t>()[i], -1);
-      ASSERT_EQ(reals.as<double>()[i], 0.5 * (group.size() - 1));
+      ASSERT_EQ(minima.as<std::int64_t>()[i], -1);
+      ASSERT_EQ(maxima.as<double>()[i], 0.5 * (group.size() - 1));
     }
   });
 }
@@ -125,10 +148,11 @@ TEST_P(Conformance, KeepsANanInMinimumAndMaximum) {
   run([](Communicator& group) {
     for (const ReduceOp op : {ReduceOp::min, ReduceOp::max}) {
       for (int bad = 0; bad < group.size(); ++bad) {
-        const Tensor data(Device{}, {1}, DType::f32);
-        *data.as<float>() = group.rank() == bad ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
+        const Tensor mine(Device{}, {1}, DType::f32);
+        *mine.as<float>() = group.rank() == bad ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
+        const Tensor data = on_device(group.device(), mine);
         group.all_reduce(data, op).wait();
-        EXPECT_NE(*data.as<float>(), *data.as<float>());
+        EXPECT_TRUE(std::isnan(*on_host(data).as<float>()));
       }
     }
   });
@@ -136,11 +160,13 @@ TEST_P(Conformance, KeepsANanInMinimumAndMaximum) {
 
 TEST_P(Conformance, SumsIntegersExactly) {
   run([](Communicator& group) {
-    const Tensor data(Device{}, {3}, DType::i64);
+    const Tensor mine(Device{}, {3}, DType::i64);
     for (int i = 0; i < 3; ++i) {
-      data.as<std::int64_t>()[i] = (std::int64_t{1} << 60) / 4 + group.rank() + i;
+      mine.as<std::int64_t>()[i] = (std::int64_t{1} << 60) / 4 + group.rank() + i;
     }
-    group.all_reduce(data, ReduceOp::sum).wait();
+    const Tensor summed = on_device(group.device(), mine);
+    group.all_reduce(summed, ReduceOp::sum).wait();
+    const Tensor data = on_host(summed);
     const std::int64_t n = group.size();
     for (int i = 0; i < 3; ++i) {
       EXPECT_EQ(data.as<std::int64_t>()[i],
@@ -165,15 +191,18 @@ TEST_P(Conformance, ReducesPartsByTheTreeInPlace) {
         for (std::size_t slot = 0; slot < 8; ++slot) {
           const Tensor memory = group.allocate(size, DType::f32);
           if (slot >= cover.size()) continue;
+          const Tensor node(Device{}, {size}, DType::f32);
           for (std::int64_t i = 0; i < size; ++i) {
-            memory.as<float>()[i] = *testing_support::tree_sum(leaf_values(i), cover[slot]);
+            node.as<float>()[i] = *testing_support::tree_sum(leaf_values(i), cover[slot]);
           }
+          put(node, memory);
           parts.push_back(memory);
         }
         ASSERT_EQ(parts.size(), cover.size());
         group.reduce_parts(parts, parts.front(), plan).wait();
+        const Tensor sum = on_host(parts.front());
         for (std::int64_t i = 0; i < size; ++i) {
-          ASSERT_EQ(parts.front().as<float>()[i], testing_support::tree_sum(leaf_values(i)))
+          ASSERT_EQ(sum.as<float>()[i], testing_support::tree_sum(leaf_values(i)))
               << size << " elements, element " << i;
         }
       }
@@ -214,6 +243,12 @@ void round_to_bf16(std::span<float> values) {
   kernels::round_elements(values.data(), DType::bf16, values.data(), values.size());
 }
 
+void fill_rounded(const Tensor& tensor, int rank) {
+  const Tensor values = host_values(tensor.size(), rank);
+  round_to_bf16({values.as<float>(), static_cast<std::size_t>(values.size())});
+  put(values, tensor);
+}
+
 // The rounded sum of rounded values, added in rank order in f32.
 std::vector<float> bf16_sum(int ranks, std::int64_t size) {
   std::vector<float> sum(static_cast<std::size_t>(size));
@@ -235,11 +270,11 @@ TEST_P(Conformance, RoundsPartsAndSumsToTheWireType) {
     SumPlan narrow = ordered_plan(group.size());
     narrow.parts_type = narrow.sum_type = DType::bf16;
     const auto plan = std::make_shared<SumPlan>(narrow);
-    const bool sends = std::string(group.backend_name()) == "mpi";
+    const std::string backend = group.backend_name();
+    const bool sends = backend == "mpi" || backend == "nccl";
     for (const std::int64_t size : kSizes) {
-      const Tensor data = filled(group.allocate(size, DType::f32), group.rank());
-      const std::span values(data.as<float>(), static_cast<std::size_t>(size));
-      round_to_bf16(values);
+      const Tensor data = group.allocate(size, DType::f32);
+      fill_rounded(data, group.rank());
       const std::vector<float> wanted = bf16_sum(group.size(), size);
       const auto wanted_at = [&](std::int64_t i) { return wanted[static_cast<std::size_t>(i)]; };
       const std::uint64_t before = group.bytes_moved();
@@ -251,8 +286,7 @@ TEST_P(Conformance, RoundsPartsAndSumsToTheWireType) {
         EXPECT_NEAR(static_cast<double>(group.bytes_moved() - before),
                     2.0 * shares * static_cast<double>(size), 300.0);
       }
-      filled(data, group.rank());
-      round_to_bf16(values);
+      fill_rounded(data, group.rank());
       const auto edges = uneven_edges(group.size(), size);
       group.reduce_scatter({data}, data, plan, edges).wait();
       const auto rank = static_cast<std::size_t>(group.rank());
@@ -286,9 +320,10 @@ TEST_P(Conformance, GathersEveryTypeInRankOrder) {
     for (const std::int64_t size : kSizes) {
       for (const DType dtype : {DType::u8, DType::bf16, DType::f64}) {
         const Tensor in(Device{}, {size}, dtype);
-        const Tensor out(Device{}, {group.size(), size}, dtype);
+        const Tensor gathered(group.device(), {group.size(), size}, dtype);
         if (in.bytes() > 0) std::memset(in.data(), group.rank() + 1, in.bytes());
-        group.all_gather(in, out).wait();
+        group.all_gather(on_device(group.device(), in), gathered).wait();
+        const Tensor out = on_host(gathered);
         const auto* bytes = static_cast<const unsigned char*>(out.data());
         const std::size_t stride = in.bytes() > 999 ? 331 : 1;
         for (std::size_t i = 0; i < out.bytes(); i += stride) {
@@ -303,7 +338,7 @@ TEST_P(Conformance, BroadcastsFromEveryRank) {
   run([](Communicator& group) {
     for (const std::int64_t size : kSizes) {
       for (int root = 0; root < group.size(); ++root) {
-        const Tensor data = filled(Tensor(Device{}, {size}, DType::f32), group.rank());
+        const Tensor data = private_values(group, size);
         group.broadcast(data, root).wait();
         EXPECT_EQ(differences(data, [&](auto i) { return value(root, i); }), 0);
       }
@@ -320,11 +355,12 @@ TEST_P(Conformance, HoldsEveryRankAtABarrier) {
       const std::int64_t entered = Clock::now().time_since_epoch().count();
       group.barrier().wait();
       const std::int64_t passed = Clock::now().time_since_epoch().count();
-      const Tensor last(Device{}, {1}, DType::i64);
-      *last.as<std::int64_t>() = entered;
+      const Tensor mine(Device{}, {1}, DType::i64);
+      *mine.as<std::int64_t>() = entered;
+      const Tensor last = on_device(group.device(), mine);
       group.all_reduce(last, ReduceOp::max).wait();
       // One machine, one monotonic clock.
-      EXPECT_GE(passed, *last.as<std::int64_t>());
+      EXPECT_GE(passed, *on_host(last).as<std::int64_t>());
     }
   });
 }
@@ -342,13 +378,14 @@ TEST_P(Conformance, AllocatesZeroesAligned) {
 
 TEST_P(Conformance, RunsQueuedOperationsInOrderAfterTheirInputs) {
   run([](Communicator& group) {
-    Stream compute(Device{}, "compute");
-    const Tensor data = Tensor::zeros(Device{}, {1000}, DType::f32);
+    Stream compute(group.device(), "compute");
+    const Tensor data = Tensor::zeros(group.device(), {1000}, DType::f32);
+    const Tensor one(Device{}, {1000}, DType::f32);
+    std::fill_n(one.as<float>(), 1000, 1.0F);
+    const Tensor ones = on_device(group.device(), one);
     std::vector<Work> works;
     for (int round = 0; round < 50; ++round) {
-      compute.enqueue([data] {
-        for (int i = 0; i < 1000; ++i) data.as<float>()[i] += 1.0F;
-      });
+      kernels::add(compute, ones, data);
       works.push_back(group.all_reduce(data, ReduceOp::max, compute.record()));
       compute.wait(works.back().event());
     }
@@ -361,7 +398,7 @@ TEST_P(Conformance, RunsQueuedOperationsInOrderAfterTheirInputs) {
 TEST_P(Conformance, FinishesSmallOperationsQuicklyWithMoreRanksThanCores) {
   const auto began = std::chrono::steady_clock::now();
   run([](Communicator& group) {
-    const Tensor data = Tensor::zeros(Device{}, {16}, DType::f32);
+    const Tensor data = Tensor::zeros(group.device(), {16}, DType::f32);
     for (int i = 0; i < 1000; ++i) group.all_reduce(data, ReduceOp::sum).wait();
   });
   // A waiter that spins through its time slice takes 11 to 24 ms an operation.
@@ -371,9 +408,11 @@ TEST_P(Conformance, FinishesSmallOperationsQuicklyWithMoreRanksThanCores) {
 TEST_P(Conformance, CountsTheBytesItMoves) {
   run([](Communicator& group) {
     EXPECT_EQ(group.bytes_moved(), 0U);
-    const Tensor data = Tensor::zeros(Device{}, {1000}, DType::f32);
+    const Tensor data = Tensor::zeros(group.device(), {1000}, DType::f32);
     group.all_reduce(data, ReduceOp::sum).wait();
-    EXPECT_EQ(group.bytes_moved(), 4000U * static_cast<unsigned>(group.size() - 1));
+    const auto others = static_cast<unsigned>(group.size() - 1);
+    const bool ring = std::string(group.backend_name()) == "nccl";
+    EXPECT_EQ(group.bytes_moved(), ring ? 8000U * others / (others + 1) : 4000U * others);
   });
 }
 
@@ -382,13 +421,15 @@ TEST_P(Conformance, KeepsManyOperationsInOrder) {
     std::vector<Tensor> tensors;
     std::vector<Work> works;
     for (int i = 0; i < 200; ++i) {
-      tensors.push_back(Tensor::zeros(Device{}, {i % 7 + 1}, DType::i64));
-      *tensors.back().as<std::int64_t>() = i;
+      const Tensor mine = Tensor::zeros(Device{}, {i % 7 + 1}, DType::i64);
+      *mine.as<std::int64_t>() = i;
+      tensors.push_back(on_device(group.device(), mine));
       works.push_back(group.all_reduce(tensors.back(), ReduceOp::sum));
     }
     for (std::size_t i = 0; i < works.size(); ++i) {
       works[i].wait();
-      ASSERT_EQ(*tensors[i].as<std::int64_t>(), static_cast<std::int64_t>(i) * group.size());
+      ASSERT_EQ(*on_host(tensors[i]).as<std::int64_t>(),
+                static_cast<std::int64_t>(i) * group.size());
     }
   });
 }

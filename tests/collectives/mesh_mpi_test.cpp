@@ -3,6 +3,7 @@
 
 #include "lockstep/collectives/mesh.h"
 #include "support/mpi_main.h"
+#include "support/on_device.h"
 
 namespace lockstep {
 namespace {
@@ -10,17 +11,18 @@ namespace {
 using testing_support::job;
 
 std::int64_t sum_of_ranks(Communicator& group) {
-  const Tensor sum(Device{}, {1}, DType::i64);
-  *sum.as<std::int64_t>() = job().rank();
+  const Tensor mine(Device{}, {1}, DType::i64);
+  *mine.as<std::int64_t>() = job().rank();
+  const Tensor sum = testing_support::on_device(group.device(), mine);
   group.all_reduce(sum, ReduceOp::sum).wait();
-  return *sum.as<std::int64_t>();
+  return *testing_support::on_host(sum).as<std::int64_t>();
 }
 
 TEST(Mesh, PutsNeighboursIntoOneTensorGroup) {
   const int ranks = job().size();
   for (int tensor = 1; tensor <= ranks; ++tensor) {
     if (ranks % tensor != 0) continue;
-    Mesh mesh(job(), {.data = 0, .tensor = tensor});
+    Mesh mesh(job(), {.data = 0, .tensor = tensor}, testing_support::device());
     EXPECT_EQ(mesh.shape().data, ranks / tensor);
     EXPECT_EQ(mesh.data_rank() * tensor + mesh.tensor_rank(), job().rank());
     EXPECT_EQ(mesh.data().size(), ranks / tensor);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collectives/abort_signal.h"
+#include "core/cuda/device.h"
 #include "lockstep/collectives/agree.h"
 #include "lockstep/collectives/handshake.h"
 #include "support/mpi_main.h"
@@ -16,6 +17,7 @@
 namespace lockstep {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing_support::job;
 using testing_support::same_on_all_ranks;
@@ -46,6 +48,7 @@ TEST(ProcessGroup, UsesTheBackendThatTheJobIsFor) {
 
 TEST(ProcessGroup, SplitsByColorAndOrdersByKey) {
   ProcessGroup& group = job();
+  if (testing_support::backend() == "nccl") return;  // texts are gathered on the CPU
   const auto half = group.split("half", group.rank() % 2, -group.rank());
   const int expected_size = (group.size() + 1 - group.rank() % 2) / 2;
   ASSERT_EQ(half->size(), expected_size);
@@ -57,24 +60,54 @@ TEST(ProcessGroup, SplitsByColorAndOrdersByKey) {
   EXPECT_EQ(members[static_cast<std::size_t>(half->rank())], std::to_string(group.rank()));
 }
 
-TEST(ProcessGroup, RefusesDevicesThatNothingMovesBetweenOnAllRanks) {
-  ProcessGroup& group = job();
-  if (group.size() == 1) return;  // one rank alone is a group on any device
-  const Device gpu{.kind = DeviceKind::cuda, .index = 0};
-  const auto refusal = [&](Device device) -> std::string {
-    try {
-      group.split("gpus", 0, group.rank(), Lane::data, device);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "none";
-  };
-  const std::string mixed = refusal(group.rank() == 1 ? gpu : Device{});
-  EXPECT_THAT(mixed, HasSubstr("group gpus: tensors of rank 0 on cpu, of rank 1 on cuda"));
+constexpr Device kGpu{.kind = DeviceKind::cuda, .index = 0};
+
+// The outcome and the text of what a split into one group throws.
+std::string refusal(Device device) {
+  try {
+    job().split("gpus", 0, job().rank(), Lane::data, device);
+  } catch (const Error& error) {
+    return std::to_string(static_cast<int>(error.outcome())) + ": " + error.what();
+  }
+  return "none";
+}
+
+TEST(ProcessGroup, RefusesMixedDevicesOnAllRanks) {
+  if (job().size() == 1) return;  // one rank alone is a group on any device
+  const std::string mixed = refusal(job().rank() == 1 ? kGpu : Device{});
+  EXPECT_THAT(mixed, HasSubstr("78: group gpus: tensors of rank 0 on cpu, of rank 1 on cuda"));
   EXPECT_TRUE(same_on_all_ranks(mixed));
-  const std::string all = refusal(gpu);
-  EXPECT_THAT(all, HasSubstr("several ranks with tensors on cuda"));
+}
+
+TEST(ProcessGroup, RefusesOneGpuForTwoRanksOnAllRanks) {
+  if (job().size() == 1) return;
+  const std::string all = refusal(kGpu);
   EXPECT_TRUE(same_on_all_ranks(all));
+  if (testing_support::backend() == "shm" || testing_support::backend() == "mpi") {
+    EXPECT_THAT(all, HasSubstr("78: group gpus: backend " + testing_support::backend() +
+                               " moves nothing between tensors on cuda"));
+  } else if (cuda::device_count() > 0) {
+    EXPECT_THAT(all, AllOf(HasSubstr("78: rank 0 and rank "), HasSubstr("are on one GPU")));
+  } else {
+    EXPECT_THAT(all, HasSubstr("79: "));  // no NCCL, or no driver
+  }
+}
+
+TEST(ProcessGroup, UsesNcclBetweenGpus) {
+  const Device gpu{.kind = DeviceKind::cuda, .index = job().local_rank()};
+  if (testing_support::device() != gpu) return;
+  const auto group = job().split("gpus", 0, job().rank(), Lane::data, gpu);
+  EXPECT_EQ(std::string(group->backend_name()), job().size() == 1 ? "local" : "nccl");
+  EXPECT_EQ(group->device(), gpu);
+  const auto alone = job().split("alone", job().rank(), 0, Lane::data, gpu);
+  EXPECT_EQ(std::string(alone->backend_name()), "local");
+}
+
+TEST(ProcessGroup, RefusesNcclForTensorsOnTheCpu) {
+  if (testing_support::backend() != "nccl") return;
+  const std::string cpu = refusal(Device{});
+  EXPECT_THAT(cpu, HasSubstr("78: group gpus: backend nccl moves nothing between tensors on cpu"));
+  EXPECT_TRUE(same_on_all_ranks(cpu));
 }
 
 TEST(ProcessGroup, RefusesRanksThatDifferOnAllOfThem) {

@@ -38,6 +38,26 @@ foreach(ranks 2 3 4)
                                                                       RUN_SERIAL ON)
 endforeach()
 
+# Between GPUs, chosen and forced; over the fakes, as a machine of the tests has none.
+if(LOCKSTEP_CUDA_FAKE)
+  foreach(backend auto nccl)
+    foreach(ranks 2 3 4)
+      set(name process_group_mpi_test.gpus.${backend}.${ranks})
+      add_test(NAME ${name}
+               COMMAND "${PROJECT_SOURCE_DIR}/scripts/mpirun-local" -n ${ranks}
+                       $<TARGET_FILE:process_group_mpi_test> --device=cuda --backend=${backend})
+      set_tests_properties(${name} PROPERTIES LABELS mpi TIMEOUT 120 RUN_SERIAL ON
+                                              ENVIRONMENT LOCKSTEP_FAKE_GPUS=4)
+    endforeach()
+  endforeach()
+  add_executable(nccl_probe ${CMAKE_CURRENT_LIST_DIR}/nccl_probe.cpp)
+  target_link_libraries(nccl_probe PRIVATE lockstep_collectives lockstep_options)
+  add_test(NAME nccl_fault_test
+           COMMAND Python3::Interpreter "${PROJECT_SOURCE_DIR}/tests/fault/nccl_fault_test.py"
+                   $<TARGET_FILE:nccl_probe> "${PROJECT_SOURCE_DIR}/scripts/mpirun-local")
+  set_tests_properties(nccl_fault_test PROPERTIES LABELS fault TIMEOUT 180 RUN_SERIAL ON)
+endif()
+
 # And over two levels: ranks with another host name count as another host.
 foreach(layout "a a b b" "a b a b" "a a b")
   string(REPLACE " " "" name "${layout}")

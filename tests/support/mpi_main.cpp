@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main of tests that run as ranks of a job: mpirun-local -n N TEST [--backend=shm|mpi] …
+// The main of tests that run as ranks of a job:
+//   mpirun-local -n N TEST [--backend=shm|mpi|nccl] [--device=cpu|cuda] …
 #include "support/mpi_main.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,17 @@
 namespace lockstep::testing_support {
 namespace {
 
-constexpr std::string_view kFlag = "--backend=";
+constexpr std::string_view kBackend = "--backend=";
+constexpr std::string_view kDevice = "--device=";
+
+struct Asked {
+  std::string backend = "auto";
+  DeviceKind kind = DeviceKind::cpu;
+};
+Asked& asked() {
+  static Asked words;
+  return words;
+}
 
 std::optional<ProcessGroup>& slot() {
   static std::optional<ProcessGroup> group;
@@ -47,8 +58,14 @@ int run(int argc, char** argv) {
   options.collective_timeout = std::chrono::seconds(30);
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
-    if (argument.substr(0, kFlag.size()) == kFlag) options.backend = argument.substr(kFlag.size());
+    const auto value_of = [&](std::string_view flag) {
+      const bool is_flag = argument.substr(0, flag.size()) == flag;
+      return std::string(is_flag ? argument.substr(flag.size()) : std::string_view());
+    };
+    if (const auto backend = value_of(kBackend); !backend.empty()) asked().backend = backend;
+    if (const auto on = value_of(kDevice); !on.empty()) asked().kind = parse_device(on).kind;
   }
+  options.backend = asked().backend;
   slot() = ProcessGroup::init(options);
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
   if (job().rank() != 0) {
@@ -64,6 +81,13 @@ int run(int argc, char** argv) {
 }  // namespace
 
 ProcessGroup& job() { return slot().value(); }
+
+Device device() {
+  const bool on_cpu = asked().kind == DeviceKind::cpu;
+  return {.kind = asked().kind, .index = on_cpu ? 0 : job().local_rank()};
+}
+
+const std::string& backend() { return asked().backend; }
 
 bool same_on_all_ranks(const std::string& text) {
   const auto all = gather_text(job().world(), text);

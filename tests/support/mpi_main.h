@@ -11,6 +11,11 @@ namespace lockstep::testing_support {
 /// all with the same result: one that fails anywhere fails everywhere.
 ProcessGroup& job();
 
+/// Where the tensors of this rank's tests lie, by --device=cpu|cuda.
+Device device();
+/// GroupOptions::backend, by --backend=….
+const std::string& backend();
+
 /// Whether all ranks give the same text. Collective.
 bool same_on_all_ranks(const std::string& text);
 

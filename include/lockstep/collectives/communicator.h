@@ -90,7 +90,7 @@ class Communicator {
   int rank() const noexcept;
   int size() const noexcept;
   const std::string& name() const noexcept;
-  /// "local", "shm", "mpi", or "shm+mpi" for two levels.
+  /// "local", "shm", "mpi", "nccl", or "shm+mpi" for two levels.
   const char* backend_name() const noexcept;
   /// Where the tensors of its operations lie.
   Device device() const noexcept;
@@ -106,7 +106,8 @@ class Communicator {
   Tensor allocate(std::int64_t elements, DType dtype);
 
   /// inout = the reduction over ranks, the same bits everywhere; in rank order, except that large
-  /// f32 sums of several hosts are first made on each host. f32, f64, i64.
+  /// f32 sums of several hosts are first made on each host, and that between GPUs the order is
+  /// NCCL's own. f32, f64, i64.
   Work all_reduce(Tensor inout, ReduceOp op, const Event& ready = {});
 
   /// out = the sum that `plan` makes of all ranks' parts. All parts of all ranks and `out` have the

@@ -16,7 +16,7 @@ namespace lockstep {
 struct AbortCause;  // collectives/abort_signal.h
 
 struct GroupOptions {
-  std::string backend = "auto";  // "auto", "shm", "mpi"; "local" for one rank
+  std::string backend = "auto";  // "auto", "shm", "mpi", "nccl"; "local": one rank
   std::chrono::seconds init_timeout{120};
   std::chrono::seconds collective_timeout{300};
   std::chrono::seconds exit_timeout{30};
@@ -62,8 +62,9 @@ class ProcessGroup {
   Communicator& world() noexcept;
 
   /// Ranks of one `color` form a group, ordered by (key, rank), whose tensors lie on `device` of
-  /// each rank. Collective. Throws ConfigError, on all ranks, where their devices are not of one
-  /// kind, or where a group of several ranks is not on the CPU: nothing moves between GPUs yet.
+  /// each rank, a GPU a rank. Collective. Throws ConfigError, on all ranks, where their devices are
+  /// not of one kind, the backend moves nothing between such, or two ranks of a group are on one
+  /// GPU.
   std::unique_ptr<Communicator> split(std::string name, int color, int key, Lane lane = Lane::data,
                                       Device device = {});
 

@@ -48,6 +48,17 @@ class S3Store final : public ObjectStore {
     return found;
   }
   void remove(std::string_view key) override { bucket_.remove(whole(key)); }
+  std::vector<UnfinishedObject> unfinished(std::string_view prefix) override {
+    std::vector<UnfinishedObject> found;
+    for (Upload& upload : bucket_.uploads(prefix_ + std::string(prefix))) {
+      if (!upload.key.starts_with(prefix_)) continue;
+      found.push_back({.key = upload.key.substr(prefix_.size()), .id = std::move(upload.id)});
+    }
+    return found;
+  }
+  void abandon(const UnfinishedObject& object) override {
+    bucket_.abort({.key = whole(object.key), .id = object.id});
+  }
 
  private:
   std::string whole(std::string_view key) const {

@@ -108,4 +108,17 @@ class ObjectStore {
 /// ConfigError with what to do where it does not: then two launches could overwrite each other.
 void probe(ObjectStore& store, std::uint64_t epoch);
 
+/// Something that was tried on a store.
+struct ProbeFinding {
+  std::string what;    // what should hold
+  bool needed = true;  // else the store is of use without it
+  bool holds = false;
+  std::string error = {};  // where trying it failed
+  std::string hint = {};
+};
+
+/// Tries more than probe(), on keys `p/…` that it removes: what training needs of a store. Stops
+/// where nothing can be created.
+std::vector<ProbeFinding> probe_report(ObjectStore& store);
+
 }  // namespace lockstep

@@ -200,6 +200,14 @@ TEST_P(EveryStore, PassesTheProbeAndKeepsNothingOfIt) {
   EXPECT_TRUE(store->list("").empty());
 }
 
+TEST_P(EveryStore, DoesAllThatTheProbeReportAsks) {
+  const auto store = open();
+  for (const ProbeFinding& finding : probe_report(*store)) {
+    EXPECT_TRUE(finding.holds) << finding.what << ": " << finding.error;
+  }
+  EXPECT_TRUE(store->list("").empty());
+}
+
 /// Says "created" to everybody.
 class CarelessStore final : public ObjectStore {
  public:
@@ -227,6 +235,14 @@ class CarelessStore final : public ObjectStore {
  private:
   std::unique_ptr<ObjectStore> inner_ = ObjectStore::open("mem:" + random_hex(8));
 };
+
+TEST(Probe, ReportsThatAStoreOverwrites) {
+  CarelessStore store;
+  const auto findings = probe_report(store);
+  ASSERT_GT(findings.size(), 2U);
+  EXPECT_TRUE(findings[0].holds);
+  EXPECT_FALSE(findings[1].holds) << findings[1].what;
+}
 
 TEST(Probe, RefusesAStoreThatOverwrites) {
   CarelessStore store;

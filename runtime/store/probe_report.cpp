@@ -18,6 +18,7 @@ constexpr std::uint64_t kLargeBytes = std::uint64_t{40} << 20U;  // two parts of
 int winners(ObjectStore& store, const std::string& key) {
   std::atomic<int> created{0};
   std::vector<std::thread> racers;
+  racers.reserve(kRacers);
   for (int racer = 0; racer < kRacers; ++racer) {
     racers.emplace_back([&, racer] {
       try {

@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kTokenServiceDeadline(15);
 constexpr int kTries = 3;
 
 /// A 200; a failing endpoint is asked again. Throws StorageError that names the source.
-HttpAnswer ask(Http& http, HttpRequest request, const std::string& source) {
+HttpAnswer ask(Http& http, const HttpRequest& request, const std::string& source) {
   std::string why;
   for (int attempt = 0; attempt < kTries; ++attempt) {
     if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100 << attempt));

@@ -142,6 +142,57 @@ TEST(S3Client, SaysExistsOfAnObjectWithAnotherNonce) {
   EXPECT_THAT(server.requests(), SizeIs(2)) << "no second attempt to write";
 }
 
+/// Up to the answers to CompleteMultipartUpload, of an object of two parts.
+std::vector<std::string> upload_script(const std::vector<std::string>& more) {
+  std::vector<std::string> script = {
+      http(
+          "200 OK",
+          "<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>"),
+      http("200 OK", "", "ETag: \"e\"\r\n"), http("200 OK", "", "ETag: \"e\"\r\n"),
+      http("404 Not Found")};
+  script.insert(script.end(), more.begin(), more.end());
+  return script;
+}
+
+constexpr std::uint64_t kTwoParts = std::uint64_t{40} << 20U;
+
+TEST(S3Client, CompletesAgainWhereA200HoldsATransientError) {
+  ScriptedServer server(upload_script(
+      {http("200 OK", "  \n" + error_body("InternalError")), http("404 Not Found"),
+       http("200 OK", "<CompleteMultipartUploadResult><ETag/></CompleteMultipartUploadResult>")}));
+  EXPECT_EQ(store_at(server)->create("k", kTwoParts, 1)->commit(), Creation::created);
+  const auto requests = server.requests();
+  ASSERT_THAT(requests, SizeIs(7));
+  EXPECT_THAT(requests[6], HasSubstr("POST /bucket/run/k?uploadId=u1"));
+  EXPECT_THAT(requests[6], HasSubstr("<PartNumber>2</PartNumber>"));
+}
+
+TEST(S3Client, TakesALostCompleteForDoneWhereTheObjectIsItsOwn) {
+  ScriptedServer server(
+      upload_script({http("500 Internal Server Error", error_body("InternalError")),
+                     http("200 OK", "", "x-amz-meta-lockstep-nonce: @NONCE@\r\n")}));
+  EXPECT_EQ(store_at(server)->create("k", kTwoParts, 1)->commit(), Creation::created);
+  EXPECT_THAT(server.requests(), SizeIs(6));
+}
+
+TEST(S3Client, FailsAndAbortsWhereA200HoldsARefusal) {
+  ScriptedServer server(upload_script(
+      {http("200 OK", error_body("AccessDenied")), http("404 Not Found"), http("204 No Content")}));
+  EXPECT_THROW(store_at(server)->create("k", kTwoParts, 1)->commit(), StorageError);
+  const auto requests = server.requests();
+  ASSERT_THAT(requests, SizeIs(7));
+  EXPECT_THAT(requests[6], HasSubstr("DELETE /bucket/run/k?uploadId=u1"));
+}
+
+TEST(S3Client, SendsAFailedPartAgainAlone) {
+  std::vector<std::string> script = upload_script(
+      {http("200 OK", "<CompleteMultipartUploadResult><ETag/></CompleteMultipartUploadResult>")});
+  script.insert(script.begin() + 1, "");
+  ScriptedServer server(script);
+  EXPECT_EQ(store_at(server)->create("k", kTwoParts, 1)->commit(), Creation::created);
+  EXPECT_THAT(server.requests(), SizeIs(6));
+}
+
 TEST(S3Client, ListsAllPagesWithTheTokenEncoded) {
   const auto page = [](const std::string& key, const std::string& token) {
     return http("200 OK", "<ListBucketResult><IsTruncated>" +

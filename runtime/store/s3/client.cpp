@@ -160,6 +160,8 @@ Reply Client::send(const Call& call) {
                (reply.answer.status == 403 || reply.answer.status == 400)) {
       learn_cause(call, credentials, reply.failure);
     }
+    const bool cut = reply.answer.status == 206 && !reply.answer.whole();
+    if (call.returns_cut && cut && reply.answer.into_bytes > 0) return reply;
     const Remedy remedy = remedy_for(reply.failure.status, reply.failure.code);
     if (remedy == Remedy::clock && !std::exchange(clock, true) && learn_clock(reply.answer)) {
       continue;

@@ -98,18 +98,38 @@ std::optional<std::string> Bucket::get(const std::string& key) {
 std::optional<std::size_t> Bucket::get(const std::string& key, std::uint64_t offset,
                                        std::span<std::byte> into) {
   if (into.empty()) return head(key) ? std::optional<std::size_t>(0) : std::nullopt;
-  Call request = call("GetObject", "GET", key);
-  request.headers.emplace_back(
-      "Range", "bytes=" + std::to_string(offset) + "-" + std::to_string(offset + into.size() - 1));
-  request.into = into;
-  request.check = [&](const HttpAnswer& answer, Failure& failure) {
-    return is_range(answer, offset, into.size(), failure);
-  };
-  const Reply reply = client_.send(request);
-  if (reply.ok) return reply.answer.into_bytes;
-  if (is_absent(reply)) return std::nullopt;
-  if (reply.failure.status == 416) return std::size_t{0};
-  fail(reply);
+  std::size_t got = 0;
+  std::string etag;  // of what was cut off, so that the rest is of the same object
+  bool may_be_cut = true;
+  for (int cuts = 0;; ++cuts) {
+    const std::uint64_t begin = offset + got;
+    Call request = call("GetObject", "GET", key);
+    request.into = into.subspan(got);
+    request.headers.emplace_back(
+        "Range", "bytes=" + std::to_string(begin) + "-" + std::to_string(offset + into.size() - 1));
+    if (!etag.empty()) request.headers.emplace_back("If-Match", etag);
+    request.returns_cut = may_be_cut && cuts < client_.settings().attempts;
+    request.check = [&](const HttpAnswer& answer, Failure& failure) {
+      return is_range(answer, begin, request.into.size(), failure);
+    };
+    Reply reply = client_.send(request);
+    if (reply.ok) return got + reply.answer.into_bytes;
+    if (request.returns_cut && reply.answer.status == 206 && !reply.answer.whole()) {
+      const std::string start = "bytes " + std::to_string(begin) + "-";
+      const std::string tag = reply.answer.header("etag");
+      const bool is_part = reply.answer.header("content-range").starts_with(start);
+      may_be_cut = is_part && !tag.empty() && reply.answer.into_bytes < request.into.size();
+      if (may_be_cut) {
+        got += reply.answer.into_bytes;
+        etag = tag;
+      }
+      continue;
+    }
+    if (got == 0 && is_absent(reply)) return std::nullopt;
+    if (got == 0 && reply.failure.status == 416) return std::size_t{0};
+    if (reply.failure.status == 412) reply.failure.message = "the object changed while it was read";
+    fail(reply);
+  }
 }
 
 std::optional<ObjectHead> Bucket::head(const std::string& key) {

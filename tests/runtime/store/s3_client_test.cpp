@@ -120,6 +120,26 @@ TEST(S3Client, ReadsAgainWhatWasCutOffOrIsAnotherRange) {
   EXPECT_THAT(server.requests()[0], HasSubstr("Range: bytes=2-5"));
 }
 
+TEST(S3Client, AsksForTheRestOfWhatWasCutOffAndOfTheSameObject) {
+  const std::string cut =
+      "HTTP/1.1 206 Partial Content\r\nContent-Length: 4\r\nETag: \"e\"\r\n"
+      "Content-Range: bytes 2-5/9\r\n\r\nabc";
+  ScriptedServer server({cut, range_answer("d", "bytes 5-5/9")});
+  std::string into(4, '?');
+  EXPECT_EQ(store_at(server)->read("k", 2, std::as_writable_bytes(std::span(into))), 4U);
+  EXPECT_EQ(into, "abcd");
+  ASSERT_THAT(server.requests(), SizeIs(2));
+  EXPECT_THAT(server.requests()[1], HasSubstr("Range: bytes=5-5"));
+  EXPECT_THAT(server.requests()[1], HasSubstr("If-Match: \"e\""));
+  ScriptedServer changed({cut, http("412 Precondition Failed", error_body("PreconditionFailed"))});
+  try {
+    store_at(changed)->read("k", 2, std::as_writable_bytes(std::span(into)));
+    FAIL() << "no error";
+  } catch (const StorageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("changed while it was read"));
+  }
+}
+
 TEST(S3Client, KnowsAnObjectOfItsOwnWhoseAnswerWasLost) {
   ScriptedServer server({"", http("200 OK", "", "x-amz-meta-lockstep-nonce: @NONCE@\r\n")});
   EXPECT_EQ(store_at(server)->create_if_absent("k", "mine", 1), Creation::created);

@@ -20,7 +20,8 @@ constexpr const char* kUsage =
     "config.json\n"
     "       lockstep ckpt gc     RUN|URI [--dry_run false]       what nobody needs any more; with "
     "false "
-    "it is removed\n";
+    "it is removed\n"
+    "       lockstep ckpt probe  URI                             what a store really supports\n";
 
 double megabytes(std::uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
@@ -133,6 +134,24 @@ int gc(const Arguments& words) {
   return static_cast<int>(report.warnings.empty() ? Outcome::finished : Outcome::failed_elsewhere);
 }
 
+int probe_store(const Arguments& words) {
+  const Words request("ckpt probe", words, {}, kUsage);
+  // Not open_checkpoints: a store may be probed before it holds any.
+  const auto store = ObjectStore::open(request.place());
+  bool fits = true;
+  for (const ProbeFinding& finding : probe_report(*store)) {
+    const char* word = finding.holds ? "yes" : finding.needed ? "NO" : "no";
+    std::printf("%-4s %s\n", word, finding.what.c_str());
+    if (!finding.error.empty()) {
+      std::printf("     %s\n     %s\n", finding.error.c_str(), finding.hint.c_str());
+    }
+    fits = fits && (finding.holds || !finding.needed);
+  }
+  std::printf("store %s %s\n", store->uri().c_str(),
+              fits ? "keeps checkpoints" : "CANNOT keep checkpoints");
+  return static_cast<int>(fits ? Outcome::finished : Outcome::config);
+}
+
 }  // namespace
 
 int run_ckpt(const Arguments& arguments) {
@@ -143,6 +162,7 @@ int run_ckpt(const Arguments& arguments) {
   if (verb == "verify") return verify(rest);
   if (verb == "export") return export_to(rest);
   if (verb == "gc") return gc(rest);
+  if (verb == "probe") return probe_store(rest);
   if (verb == "--help" || verb == "-h") {
     std::fputs(kUsage, stdout);
     return 0;

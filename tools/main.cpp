@@ -19,7 +19,7 @@ struct Command {
 constexpr std::array<Command, 5> kCommands = {{
     {"train", "train a model; alone, or under mpirun or srun", lockstep::tools::run_train},
     {"sample", "let the model of a run continue a text", lockstep::tools::run_sample},
-    {"ckpt", "ls | show | verify | export | gc the checkpoints of a run",
+    {"ckpt", "ls | show | verify | export | gc | probe the checkpoints of a run",
      lockstep::tools::run_ckpt},
     {"bench", "allreduce | checkpoint | gemm | overlap | step: speed, with checked results",
      lockstep::tools::run_bench},

@@ -35,16 +35,16 @@ GarbageReport collect_garbage(ObjectStore& store, GarbageMode mode) {
                     Outcome::no_checkpoint);
   }
   GarbageReport report{.objects = {}, .attempt = view.epoch(), .log_damages = view.damages()};
-  for (Leftover& object : leftovers(store, view, view.epoch(), report.warnings)) {
-    report.objects.push_back(
-        {.key = std::move(object.key), .size = object.size, .why = std::move(object.why)});
+  const std::vector<Leftover> found = leftovers(store, view, view.epoch(), report.warnings);
+  for (const Leftover& object : found) {
+    report.objects.push_back({.key = object.key, .size = object.size, .why = object.why});
   }
   count_kept(store, view, report);
   if (mode == GarbageMode::list) return report;
-  for (GarbageObject& object : report.objects) {
+  for (std::size_t i = 0; i < found.size(); ++i) {
     try {
-      store.remove(object.key);
-      object.removed = true;
+      remove_leftover(store, found[i]);
+      report.objects[i].removed = true;
     } catch (const Error& error) {
       report.warnings.emplace_back(error.what());
     }

@@ -65,6 +65,14 @@ void remove_objects(ObjectStore& store, const Commit& commit) {
   store.remove(manifest);
 }
 
+void remove_leftover(ObjectStore& store, const Leftover& leftover) {
+  if (leftover.upload.empty()) {
+    store.remove(leftover.key);
+  } else {
+    store.abandon({.key = leftover.key, .id = leftover.upload});
+  }
+}
+
 std::vector<Leftover> leftovers(ObjectStore& store, const LogView& view, std::uint64_t epoch,
                                 std::vector<std::string>& warnings) {
   std::vector<Leftover> found;
@@ -107,6 +115,17 @@ std::vector<Leftover> leftovers(ObjectStore& store, const LogView& view, std::ui
     for (const ObjectInfo& info : store.list("t/")) add(info, temporary_epoch(info.key));
     for (const ObjectInfo& info : store.list("p/")) add(info, probe_epoch(store.read(info.key)));
   });
+  try_to([&] {
+    // What was never completed has no COMMIT: no lost record can hide one.
+    for (const UnfinishedObject& upload : store.unfinished("s/")) {
+      const auto id = save_of(upload.key);
+      if (!id || id->epoch >= epoch) continue;
+      found.push_back(
+          {.key = upload.key,
+           .why = "attempt " + std::to_string(id->epoch) + " never finished this upload",
+           .upload = upload.id});
+    }
+  });
   return found;
 }
 
@@ -114,7 +133,7 @@ std::vector<std::string> sweep(ObjectStore& store, const LogView& view, std::uin
   std::vector<std::string> warnings;
   for (const Leftover& object : leftovers(store, view, epoch, warnings)) {
     try {
-      store.remove(object.key);
+      remove_leftover(store, object);
     } catch (const Error& error) {
       warnings.emplace_back(error.what());
     }

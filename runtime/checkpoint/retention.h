@@ -30,7 +30,11 @@ struct Leftover {
   std::string key;
   std::uint64_t size = 0;  // bytes
   std::string why;
+  std::string upload = {};  // where it never became an object: what store.unfinished() calls it
 };
+
+/// Removes the object, or abandons what never became one.
+void remove_leftover(ObjectStore& store, const Leftover& leftover);
 
 /// What attempts before `epoch` left behind and what is RETIREd, shards before manifests, as
 /// sweep() removes it. `epoch` has been claimed: an attempt before it can commit no more, and what

@@ -189,4 +189,8 @@ void FileStore::remove(std::string_view key) {
   if (std::count(key.begin(), key.end(), '/') > 1) ::rmdir(path.parent_path().c_str());
 }
 
+std::vector<UnfinishedObject> FileStore::unfinished(std::string_view /*prefix*/) { return {}; }
+
+void FileStore::abandon(const UnfinishedObject& /*object*/) {}
+
 }  // namespace lockstep

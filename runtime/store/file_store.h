@@ -29,6 +29,8 @@ class FileStore final : public ObjectStore {
                                        std::uint64_t epoch) override;
   std::vector<ObjectInfo> list(std::string_view prefix) override;
   void remove(std::string_view key) override;
+  std::vector<UnfinishedObject> unfinished(std::string_view prefix) override;
+  void abandon(const UnfinishedObject& object) override;
 
  private:
   std::filesystem::path path_of(std::string_view key) const;

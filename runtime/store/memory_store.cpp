@@ -114,6 +114,8 @@ class MemoryStore final : public ObjectStore {
     const auto found = objects_->by_key.find(key);
     if (found != objects_->by_key.end()) objects_->by_key.erase(found);
   }
+  std::vector<UnfinishedObject> unfinished(std::string_view /*prefix*/) override { return {}; }
+  void abandon(const UnfinishedObject& /*object*/) override {}
 
  private:
   std::string name_;

@@ -8,6 +8,8 @@
 #include "runtime/store/file_store.h"
 #include "runtime/store/memory_store.h"
 #include "runtime/store/object_key.h"
+#include "runtime/store/s3/s3_store.h"
+#include "runtime/store/s3/variables.h"
 
 namespace lockstep {
 namespace {
@@ -58,11 +60,10 @@ std::unique_ptr<ObjectStore> ObjectStore::open(std::string_view uri) {
     return open_memory_store(rest);
   }
   if (scheme == "s3" || scheme == "oss") {
-    throw ConfigError(quoted + ": scheme " + scheme + ": is not in this build yet",
-                      "use file:PATH on a shared file system");
+    return s3::open_s3_store(scheme, rest, s3::process_variables());
   }
   throw ConfigError(quoted + (scheme.empty() ? " has no scheme" : " has an unknown scheme"),
-                    "give file:PATH or mem:NAME");
+                    "give file:PATH, s3://BUCKET/PREFIX, oss://BUCKET/PREFIX or mem:NAME");
 }
 
 void probe(ObjectStore& store, std::uint64_t epoch) {

@@ -57,7 +57,8 @@ def main():
         check("empty data", job(2, data__source=f"text:{empty}"), 78, ["no text"])
         check("one byte", job(2, data__source=f"text:{one}"), 78, ["sample"])
         check("data scheme", job(2, data__source="s3://bucket"), 78, ["data.source"])
-        check("store scheme", job(2, store="s3://bucket/x"), 78, ["s3"])
+        check("store scheme", job(2, store="ftp://host/x"), 78, ["ftp"])
+        check("no bucket", job(2, store="s3://"), 78, ["bucket"])
         check("run is a file", job(2, run=one / "run"), 78, ["cannot be written"])
         check("resume must", job(2, resume="must", run=folder / "fresh"), 74, [])
         check("two configurations",

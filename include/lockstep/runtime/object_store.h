@@ -17,6 +17,12 @@ struct ObjectInfo {
   std::uint64_t size = 0;  // bytes
 };
 
+/// An object that is being written in pieces, or whose writer has died.
+struct UnfinishedObject {
+  std::string key;
+  std::string id;  // of the store
+};
+
 /// What became of a conditional write.
 enum class Creation : std::uint8_t {
   created,  // the object is ours and durable
@@ -53,9 +59,10 @@ class ObjectWriter {
 /// where only a person can help (no permission, not a folder), else failed_elsewhere.
 class ObjectStore {
  public:
-  /// `file:PATH` (any POSIX file system with hard links) or `mem:NAME` (this process's memory;
-  /// equal names are one store until the process ends). Throws ConfigError for any other scheme.
-  /// Nothing is created before the first write.
+  /// `file:PATH` (any POSIX file system with hard links), `s3://BUCKET/PREFIX`,
+  /// `oss://BUCKET/PREFIX` (configured as docs/stores.md says) or `mem:NAME` (this process's
+  /// memory; equal names are one store until the process ends). Throws ConfigError for any other
+  /// scheme. Nothing is created, and nobody asked, before the first call.
   static std::unique_ptr<ObjectStore> open(std::string_view uri);
 
   virtual ~ObjectStore() = default;
@@ -87,6 +94,12 @@ class ObjectStore {
   /// A missing key is no error.
   virtual void remove(std::string_view key) = 0;
 
+  /// Objects whose create() has neither been committed nor taken back and that take up space under
+  /// no key. None where list() shows such leftovers as `t/…`.
+  virtual std::vector<UnfinishedObject> unfinished(std::string_view prefix) = 0;
+  /// Takes one away. One that is gone is no error.
+  virtual void abandon(const UnfinishedObject& object) = 0;
+
  protected:
   ObjectStore() = default;
 };
@@ -94,5 +107,18 @@ class ObjectStore {
 /// Tries on keys `p/<nonce>.a` and `.b` whether create-if-absent works, and removes them. Throws
 /// ConfigError with what to do where it does not: then two launches could overwrite each other.
 void probe(ObjectStore& store, std::uint64_t epoch);
+
+/// Something that was tried on a store.
+struct ProbeFinding {
+  std::string what;    // what should hold
+  bool needed = true;  // else the store is of use without it
+  bool holds = false;
+  std::string error = {};  // where trying it failed
+  std::string hint = {};
+};
+
+/// Tries more than probe(), on keys `p/…` that it removes: what training needs of a store. Stops
+/// where nothing can be created.
+std::vector<ProbeFinding> probe_report(ObjectStore& store);
 
 }  // namespace lockstep

@@ -12,8 +12,6 @@
 namespace lockstep::s3 {
 namespace {
 
-constexpr std::string_view kAlgorithm = "AWS4-HMAC-SHA256";
-
 Sha256Digest hmac(std::span<const std::uint8_t> key, std::string_view text) {
   Sha256Digest digest = {};
   unsigned int size = 0;
@@ -68,18 +66,18 @@ std::string signed_headers(const Headers& headers) {
 }
 
 std::string scope_text(const SigningScope& scope) {
-  return scope.time.substr(0, 8) + "/" + scope.region + "/" + scope.service + "/aws4_request";
+  std::string text = scope.time.substr(0, 8) + "/" + scope.region + "/";
+  return text.append(scope.dialect.service).append("/").append(scope.dialect.terminator);
 }
 
 }  // namespace
 
 Sha256Digest signing_key(std::string_view secret, const SigningScope& scope) {
-  const std::string first = "AWS4" + std::string(secret);
+  const std::string first = std::string(scope.dialect.key_prefix).append(secret);
   const std::span start(reinterpret_cast<const std::uint8_t*>(first.data()), first.size());
   Sha256Digest key = hmac(start, scope.time.substr(0, 8));
   for (const std::string_view part :
-       {std::string_view(scope.region), std::string_view(scope.service),
-        std::string_view("aws4_request")}) {
+       {std::string_view(scope.region), scope.dialect.service, scope.dialect.terminator}) {
     key = hmac(key, part);
   }
   return key;
@@ -95,15 +93,15 @@ std::string canonical_request(const SigningRequest& request) {
 
 std::string signature(const SigningRequest& request, const SigningScope& scope,
                       std::string_view secret) {
-  const std::string text = std::string(kAlgorithm) + "\n" + scope.time + "\n" + scope_text(scope) +
-                           "\n" + to_hex(sha256(canonical_request(request)));
+  const std::string text = std::string(scope.dialect.algorithm) + "\n" + scope.time + "\n" +
+                           scope_text(scope) + "\n" + to_hex(sha256(canonical_request(request)));
   return to_hex(hmac(signing_key(secret, scope), text));
 }
 
 std::string authorization(const SigningRequest& request, const SigningScope& scope,
                           std::string_view key_id, std::string_view secret) {
-  return std::string(kAlgorithm) + " Credential=" + std::string(key_id) + "/" + scope_text(scope) +
-         ",SignedHeaders=" + signed_headers(request.headers) +
+  return std::string(scope.dialect.algorithm) + " Credential=" + std::string(key_id) + "/" +
+         scope_text(scope) + ",SignedHeaders=" + signed_headers(request.headers) +
          ",Signature=" + signature(request, scope, secret);
 }
 

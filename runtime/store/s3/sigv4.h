@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/core/hash.h"
+#include "runtime/store/s3/dialect.h"
 
 namespace lockstep::s3 {
 
@@ -16,7 +17,7 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 struct SigningScope {
   std::string time;  // 20130524T000000Z
   std::string region;
-  std::string service = "s3";
+  Dialect dialect = kAws;
 };
 
 /// A request as it goes over the wire. All headers given here are signed.
@@ -33,7 +34,7 @@ Sha256Digest signing_key(std::string_view secret, const SigningScope& scope);
 
 std::string canonical_request(const SigningRequest& request);
 
-/// AWS Signature Version 4, lower-case hex.
+/// Signature Version 4 in the scope's dialect, lower-case hex.
 std::string signature(const SigningRequest& request, const SigningScope& scope,
                       std::string_view secret);
 

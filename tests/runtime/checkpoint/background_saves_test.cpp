@@ -57,6 +57,10 @@ class GatedStore final : public ObjectStore {
   }
   std::vector<ObjectInfo> list(std::string_view prefix) override { return inner_.list(prefix); }
   void remove(std::string_view key) override { inner_.remove(key); }
+  std::vector<UnfinishedObject> unfinished(std::string_view prefix) override {
+    return inner_.unfinished(prefix);
+  }
+  void abandon(const UnfinishedObject& object) override { inner_.abandon(object); }
 
  private:
   void set(bool open) {

@@ -252,6 +252,10 @@ class StaleListing final : public ObjectStore {
     return infos;
   }
   void remove(std::string_view key) override { inner_.remove(key); }
+  std::vector<UnfinishedObject> unfinished(std::string_view prefix) override {
+    return inner_.unfinished(prefix);
+  }
+  void abandon(const UnfinishedObject& object) override { inner_.abandon(object); }
 
  private:
   ObjectStore& inner_;

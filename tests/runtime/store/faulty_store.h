@@ -68,6 +68,15 @@ class FaultyStore final : public ObjectStore {
       return 0;
     });
   }
+  std::vector<UnfinishedObject> unfinished(std::string_view prefix) override {
+    return guarded([&] { return inner_.unfinished(prefix); });
+  }
+  void abandon(const UnfinishedObject& object) override {
+    guarded([&] {
+      inner_.abandon(object);
+      return 0;
+    });
+  }
 
  private:
   class Writer final : public ObjectWriter {

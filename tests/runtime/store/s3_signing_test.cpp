@@ -90,7 +90,9 @@ std::string suite(const std::string& method, const std::string& path, const std:
                       .payload_hash = to_hex(sha256(""))};
   made.headers.insert(made.headers.end(), more.begin(), more.end());
   made.headers.emplace_back("X-Amz-Date", "20150830T123600Z");
-  return signature(made, {.time = "20150830T123600Z", .region = "us-east-1", .service = "service"},
+  Dialect dialect = kAws;
+  dialect.service = "service";
+  return signature(made, {.time = "20150830T123600Z", .region = "us-east-1", .dialect = dialect},
                    "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY");
 }
 

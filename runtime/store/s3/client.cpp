@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/store/s3/client.h"
+
+#include <charconv>
+#include <thread>
+#include <utility>
+
+#include "lockstep/core/hash.h"
+#include "runtime/store/s3/times.h"
+#include "runtime/store/s3/xml.h"
+
+namespace lockstep::s3 {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A large body may take this much longer than a small one.
+constexpr std::uint64_t kSlowestBytesPerSecond = std::uint64_t{256} << 10U;
+
+bool is_success(const HttpAnswer& answer) {
+  return answer.whole() && answer.status >= 200 && answer.status < 300;
+}
+
+/// The region that an answer names; empty if it names none.
+std::string region_in(const HttpAnswer& answer) {
+  std::string region = answer.header("x-amz-bucket-region");
+  if (!region.empty()) return region;
+  const auto root = parse_xml(answer.body);
+  return root ? root->text_of("Region") : std::string();
+}
+
+milliseconds asked_pause(const HttpAnswer& answer) {
+  const std::string text = answer.header("retry-after");
+  int value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return seconds(value > 0 ? value : 0);
+}
+
+/// Whether the request was certainly not carried out.
+bool was_refused(const Failure& failure) {
+  return failure.status == 429 ||
+         (failure.status >= 400 && failure.status < 500 && failure.status != 408) ||
+         failure.code == "SlowDown";
+}
+
+}  // namespace
+
+Client::Client(std::string uri, std::string bucket, Settings settings,
+               std::unique_ptr<CredentialSource> source)
+    : uri_(std::move(uri)),
+      bucket_(std::move(bucket)),
+      settings_(std::move(settings)),
+      http_({.ca_bundle = settings_.ca_bundle}),
+      credentials_(std::move(source)),
+      region_(settings_.region),
+      endpoint_(settings_.endpoint) {}
+
+double Client::random() {
+  const std::lock_guard lock(mutex_);
+  return std::uniform_real_distribution<double>()(random_);
+}
+
+HttpAnswer Client::send_once(const Call& call, const Credentials& credentials,
+                             milliseconds deadline) {
+  SigningScope scope{.time = {}, .region = {}, .dialect = settings_.dialect};
+  Endpoint endpoint;
+  {
+    const std::lock_guard lock(mutex_);
+    scope.region = region_;
+    scope.time = signing_time(std::chrono::system_clock::now() + clock_ahead_);
+    endpoint = endpoint_;
+  }
+  const Address address = address_of(endpoint, bucket_, settings_.addressing);
+  const std::string prefix(settings_.dialect.prefix);
+  SigningRequest request{.method = call.method,
+                         .path = address.path,
+                         .query = canonical_query(call.query),
+                         .headers = call.headers,
+                         .payload_hash = to_hex(sha256(call.body))};
+  if (!call.key.empty() || request.path.empty()) request.path += encode_path(call.key);
+  request.headers.emplace_back("Host", address.host);
+  request.headers.emplace_back(prefix + "date", scope.time);
+  request.headers.emplace_back(prefix + "content-sha256", request.payload_hash);
+  if (!credentials.token.empty()) {
+    request.headers.emplace_back(prefix + "security-token", credentials.token);
+  }
+  HttpRequest http{
+      .method = call.method,
+      .url = (endpoint.tls ? "https://" : "http://") + address.host + request.path,
+      .headers = request.headers,
+      .body = call.body,
+      .into = call.into,
+      .connection = call.repeat == Repeat::always ? Connection::kept : Connection::fresh,
+      .deadline = deadline,
+      .patience = call.patience};
+  if (!request.query.empty()) http.url += "?" + request.query;
+  http.headers.emplace_back("Authorization",
+                            authorization(request, scope, credentials.key_id, credentials.secret));
+  return http_.send(http);
+}
+
+Failure Client::failure_of(const Call& call, const HttpAnswer& answer) const {
+  Failure failure{.store = uri_,
+                  .operation = call.operation,
+                  .key = call.key,
+                  .status = answer.whole() ? answer.status : 0,
+                  .code = {},
+                  .message = answer.fault,
+                  .request_id = answer.header("x-amz-request-id")};
+  if (answer.whole()) read_error_body(answer.body, failure);
+  return failure;
+}
+
+void Client::learn_cause(const Call& call, const Credentials& credentials, Failure& failure) {
+  // The answer to a HEAD has no body, so what it lacks is asked for once more.
+  Call get{.operation = call.operation, .method = "GET", .key = call.key};
+  get.headers = {{"Range", "bytes=0-0"}};
+  const HttpAnswer answer = send_once(get, credentials, seconds(15));
+  if (answer.whole() && answer.status >= 400) read_error_body(answer.body, failure);
+}
+
+bool Client::learn_region(const HttpAnswer& answer) {
+  const std::string region = region_in(answer);
+  const std::lock_guard lock(mutex_);
+  if (region.empty() || region == region_) return false;
+  region_ = region;
+  if (!settings_.endpoint_is_given) {
+    endpoint_ = usual_endpoint(settings_.dialect.name, region);
+  }
+  return true;
+}
+
+bool Client::learn_clock(const HttpAnswer& answer) {
+  const auto date = parse_http_date(answer.header("date"));
+  if (!date) return false;
+  const std::lock_guard lock(mutex_);
+  clock_ahead_ = std::chrono::duration_cast<seconds>(*date - std::chrono::system_clock::now());
+  return true;
+}
+
+Reply Client::send(const Call& call) {
+  RetryLimits limits{.attempts = settings_.attempts};
+  const std::uint64_t bytes = std::max(call.body.size(), call.into.size());
+  limits.deadline += seconds(bytes / kSlowestBytesPerSecond);
+  Retries retries(limits, Retries::Clock::now(), [this] { return random(); });
+  bool clock = false;
+  bool region = false;
+  bool renewed = false;
+  while (true) {
+    const Credentials credentials = credentials_.get();
+    Reply reply;
+    reply.answer = send_once(call, credentials, retries.left(Retries::Clock::now()));
+    reply.failure = failure_of(call, reply.answer);
+    if (is_success(reply.answer)) {
+      reply.failure.code.clear();
+      reply.ok = !call.check || call.check(reply.answer, reply.failure);
+      if (reply.ok) return reply;
+    } else if (call.method == "HEAD" && reply.answer.whole() &&
+               (reply.answer.status == 403 || reply.answer.status == 400)) {
+      learn_cause(call, credentials, reply.failure);
+    }
+    const bool cut = reply.answer.status == 206 && !reply.answer.whole();
+    if (call.returns_cut && cut && reply.answer.into_bytes > 0) return reply;
+    const Remedy remedy = remedy_for(reply.failure.status, reply.failure.code);
+    if (remedy == Remedy::clock && !std::exchange(clock, true) && learn_clock(reply.answer)) {
+      continue;
+    }
+    if (remedy == Remedy::region && !std::exchange(region, true) && learn_region(reply.answer)) {
+      continue;
+    }
+    if (remedy == Remedy::credentials && !std::exchange(renewed, true) &&
+        credentials_.renew(credentials)) {
+      continue;
+    }
+    if (remedy != Remedy::retry) return reply;
+    if (call.repeat == Repeat::if_refused && !was_refused(reply.failure)) return reply;
+    const auto pause = retries.next(Retries::Clock::now(), asked_pause(reply.answer));
+    if (!pause) return reply;
+    std::this_thread::sleep_for(*pause);
+  }
+}
+
+}  // namespace lockstep::s3

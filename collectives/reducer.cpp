@@ -235,7 +235,8 @@ void GradientReducer::State::fill_absent() {
 
 // Behind the buckets: what a rank has used it knows at the end of its last leaf.
 void GradientReducer::State::launch_used() {
-  if (options.unused == Unused::zero) launched.push_back(data.host().all_reduce(used, ReduceOp::max));
+  if (options.unused == Unused::zero)
+    launched.push_back(data.host().all_reduce(used, ReduceOp::max));
 }
 
 void GradientReducer::State::mark(std::size_t parameter, const Event& event) {

@@ -59,8 +59,7 @@ void Lamb::update(Stream& stream, const UpdateScale& scale, std::int64_t t) {
                              .gate = scale.gate});
     const std::int64_t first = blocks_of(plan_.entries[i].offset + slot.slice.begin());
     kernels::block_square_sums(stream, weights, kBlockElements, weights_.as<double>() + first);
-    kernels::block_square_sums(stream, direction, kBlockElements,
-                               directions_.as<double>() + first);
+    kernels::block_square_sums(stream, direction, kBlockElements, directions_.as<double>() + first);
   }
   if (shards_) {
     for (const Tensor& sums : {weights_, directions_}) {

@@ -37,9 +37,8 @@ ReadReport try_restore(ObjectStore& store, const Manifest& manifest, const State
 }
 
 bool is_on_host(const std::vector<Tensor>& tensors) {
-  return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) {
-    return tensor.device().kind == DeviceKind::cpu;
-  });
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const Tensor& tensor) { return tensor.device().kind == DeviceKind::cpu; });
 }
 
 }  // namespace

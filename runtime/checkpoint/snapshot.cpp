@@ -18,8 +18,8 @@ std::vector<Tensor> pieces_of(const ShardHead& head, const StateDict& state) {
     const StateEntry& entry = state.entries()[fragment.source];
     std::uint64_t first = fragment.flat ? fragment.flat->start : 0;
     if (entry.pieces) first -= static_cast<std::uint64_t>(entry.pieces->begin());
-    std::byte* const begin = static_cast<std::byte*>(entry.tensor.data()) +
-                             first * size_of(entry.tensor.dtype());
+    std::byte* const begin =
+        static_cast<std::byte*>(entry.tensor.data()) + first * size_of(entry.tensor.dtype());
     pieces.push_back(Tensor::borrow(begin, {static_cast<std::int64_t>(fragment.bytes)}, DType::u8,
                                     entry.tensor.device()));
   }

@@ -22,8 +22,8 @@ std::vector<const std::byte*> addresses_of(const std::vector<Tensor>& pieces);
 /// page-locked where the state lies on a GPU.
 class Snapshot {
  public:
-  /// Copies the pieces, which nobody writes meanwhile; those of before are gone. Throws StorageError
-  /// if there is no memory.
+  /// Copies the pieces, which nobody writes meanwhile; those of before are gone. Throws
+  /// StorageError if there is no memory.
   void take(const std::vector<Tensor>& pieces);
   /// Of each piece.
   const std::vector<const std::byte*>& data() const noexcept { return data_; }

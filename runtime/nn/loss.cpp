@@ -38,10 +38,9 @@ void CrossEntropy::queue_result(const std::shared_ptr<State>& state, LeafSums* s
 }
 
 CrossEntropy::CrossEntropy(Stream& stream, CrossEntropyOptions options)
-    : state_(std::make_shared<State>(State{
-          &stream, options,
-          std::static_pointer_cast<kernels::LossSums>(
-              host_memory(stream.device(), sizeof(kernels::LossSums)))})) {
+    : state_(std::make_shared<State>(State{&stream, options,
+                                           std::static_pointer_cast<kernels::LossSums>(host_memory(
+                                               stream.device(), sizeof(kernels::LossSums)))})) {
   if (!(options.smoothing >= 0.0F && options.smoothing < 1.0F)) {
     throw ConfigError("loss.smoothing = " + std::to_string(options.smoothing),
                       "give a number from 0 to below 1");

@@ -142,8 +142,9 @@ std::vector<ConfigKey> train_keys() {
       number(kInteger, "zero", "0",
              "1: a data-parallel rank keeps optimizer state for its share alone", 0, 1),
       text("recompute", "none", "activations", {"none"}),
-      text("device", "cpu",
-           "of tensors and kernels: cpu, cuda (the GPU of the rank's number on its host) or cuda:N"),
+      text(
+          "device", "cpu",
+          "of tensors and kernels: cpu, cuda (the GPU of the rank's number on its host) or cuda:N"),
       text("backend", "auto", "of the collectives", {"auto", "shm", "mpi", "nccl"}),
       number(kInteger, "threads", "1", "of a rank's kernels", 1, 1),
       number(kInteger, "bucket_bytes", "26214400", "size of a gradient bucket", 1),

@@ -147,8 +147,8 @@ struct SaveEnd {
 /// It returns on every rank or throws on every rank: the rank with the fault throws what went
 /// wrong, the others CommError with its text and outcome. Only rank 0 touches the log. The state is
 /// that of data-parallel replicas: each tensor is written once, split evenly over the ranks, and
-/// may be loaded on any number of ranks. Tensors lie on the host or on one device, whose streams must
-/// be idle in save(), begin_save() and load().
+/// may be loaded on any number of ranks. Tensors lie on the host or on one device, whose streams
+/// must be idle in save(), begin_save() and load().
 ///
 /// FencedError (80) from save(): a newer launch has claimed the job; stop. DataError with outcome
 /// no_checkpoint (74) from load(): commits are there, none is whole. StorageError: nothing has

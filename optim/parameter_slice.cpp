@@ -32,11 +32,10 @@ Tensor ParameterSlice::weights() const {
 void ParameterSlice::read_value() const {
   if (!master_.defined()) return;
   const Tensor half = on_host(value());
-  const bool on_device = master_.device().kind != DeviceKind::cpu;
-  const Tensor wide = on_device ? Tensor(Device{}, master_.shape(), DType::f32) : master_;
+  const Tensor wide(Device{}, master_.shape(), DType::f32);
   kernels::convert_elements(half.data(), half.dtype(), wide.data(), DType::f32,
                             static_cast<std::size_t>(size()));
-  if (on_device) copy_now(wide, master_);
+  copy_now(wide, master_);
 }
 
 void ParameterSlice::write_value(Stream& stream) const {

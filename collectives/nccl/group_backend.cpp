@@ -9,6 +9,7 @@
 
 #include "collectives/mpi/combine.h"
 #include "collectives/nccl/check.h"
+#include "core/copy.h"
 #include "core/cuda/current_device.h"
 #include "core/host_memory.h"
 #include "core/memory.h"
@@ -156,13 +157,6 @@ Task GroupBackend::settle(Wait& wait) {
   done.wait();  // throws if the stream has failed
 }
 
-void GroupBackend::copy(void* to, const void* from, std::size_t bytes) {
-  const cuda::CurrentDevice current(device_, "copy");
-  cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault,
-                              static_cast<cudaStream_t>(buffers_->stream.native())),
-              "copy of a reduction");
-}
-
 // Not collective here: what others have is of no use to this rank.
 Task GroupBackend::allocate(std::size_t bytes, std::shared_ptr<std::byte>& memory, Wait& wait) {
   static_cast<void>(wait);
@@ -212,12 +206,12 @@ Task GroupBackend::combine_on_host(std::byte* inout, std::size_t count, DType dt
           return ncclAllGather(piece, scratch(), bytes, ncclUint8, communicator, stream);
         },
         wait);
-    copy(host, scratch(), size_ * bytes);
+    cuda::queue_copy(buffers_->stream, scratch(), host, size_ * bytes);
     co_await settle(wait);
     std::vector<const std::byte*> parts;
     for (std::size_t rank = 0; rank < size_; ++rank) parts.push_back(host + rank * bytes);
     combine(parts, host, size);
-    copy(piece, host, bytes);
+    cuda::queue_copy(buffers_->stream, host, piece, bytes);
     co_await settle(wait);
   }
 }

@@ -87,7 +87,6 @@ class GroupBackend final : public Backend {
   Task queue(std::vector<Message> messages, Wait& wait);
   /// Until all that is queued on the stream is done.
   Task settle(Wait& wait);
-  void copy(void* to, const void* from, std::size_t bytes);
 
   Tensor at(void* data, std::size_t count, DType dtype = DType::f32) const;
   std::byte* scratch(std::size_t offset = 0) const;

@@ -108,7 +108,7 @@ Failure Client::failure_of(const Call& call, const HttpAnswer& answer) const {
                   .code = {},
                   .message = answer.fault,
                   .request_id = answer.header("x-amz-request-id")};
-  if (answer.whole()) read_error_body(answer.body, failure);
+  if (answer.whole() && !is_success(answer)) read_error_body(answer.body, failure);
   return failure;
 }
 
@@ -153,7 +153,6 @@ Reply Client::send(const Call& call) {
     reply.answer = send_once(call, credentials, retries.left(Retries::Clock::now()));
     reply.failure = failure_of(call, reply.answer);
     if (is_success(reply.answer)) {
-      reply.failure.code.clear();
       reply.ok = !call.check || call.check(reply.answer, reply.failure);
       if (reply.ok) return reply;
     } else if (call.method == "HEAD" && reply.answer.whole() &&

@@ -32,15 +32,13 @@ constexpr Dialect kAws = {.name = "s3",
                           .completes_conditionally = true};
 
 /// Alibaba Cloud OSS by its S3 interface. Untested on the real service.
-constexpr Dialect kOss = {.name = "oss",
-                          .algorithm = "AWS4-HMAC-SHA256",
-                          .key_prefix = "AWS4",
-                          .service = "s3",
-                          .terminator = "aws4_request",
-                          .prefix = "x-amz-",
-                          .condition = "x-oss-forbid-overwrite",
-                          .condition_value = "true",
-                          .completes_conditionally = true};
+constexpr Dialect kOss = [] {
+  Dialect oss = kAws;
+  oss.name = "oss";
+  oss.condition = "x-oss-forbid-overwrite";
+  oss.condition_value = "true";
+  return oss;
+}();
 
 /// Google Cloud Storage by its XML interface with HMAC keys. Its own signature, since a request may
 /// not mix headers of Amazon's and of Google's. Untested on the real service.

@@ -133,12 +133,16 @@ std::optional<std::size_t> Bucket::get(const std::string& key, std::uint64_t off
 }
 
 std::optional<ObjectHead> Bucket::head(const std::string& key) {
-  const Reply reply = client_.send(call("HeadObject", "HEAD", key));
+  Call request = call("HeadObject", "HEAD", key);
+  request.check = [](const HttpAnswer& answer, Failure& failure) {
+    return number_of(answer.header("content-length")).has_value() ||
+           incomplete(failure, "the answer does not say the object's size");
+  };
+  const Reply reply = client_.send(request);
   if (is_absent(reply)) return std::nullopt;
   if (!reply.ok) fail(reply);
-  const auto size = number_of(reply.answer.header("content-length"));
   const std::string prefix(client_.settings().dialect.prefix);
-  return ObjectHead{.size = size.value_or(0),
+  return ObjectHead{.size = *number_of(reply.answer.header("content-length")),
                     .nonce = reply.answer.header(prefix + "meta-lockstep-nonce")};
 }
 
@@ -157,7 +161,12 @@ std::vector<ObjectInfo> Bucket::list(const std::string& prefix) {
     const auto root = parse_xml(reply.answer.body);
     for (const XmlElement& each : root->children) {
       if (each.name != "Contents") continue;
-      found.push_back({each.text_of("Key"), number_of(each.text_of("Size")).value_or(0)});
+      const auto size = number_of(each.text_of("Size"));
+      if (!size) {
+        reply.failure.message = "the listing does not say the size of " + each.text_of("Key");
+        fail(reply);
+      }
+      found.push_back({each.text_of("Key"), *size});
     }
     if (root->text_of("IsTruncated") != "true") break;
     const std::string next = root->text_of("NextContinuationToken");

@@ -19,11 +19,11 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
-from train import TINY, Job, lines_of, newest_commit, result_of, train  # noqa: E402
+from train import BACKENDS, TINY, Job, lines_of, newest_commit, result_of, train  # noqa: E402
 
 LIMIT = 10.0  # seconds from the fault to the end of the last process
 FAULTS = {"killed": (signal.SIGKILL, "lost rank"), "stopped": (signal.SIGSTOP, "stopped rank")}
-WAYS = [("auto", None), ("mpi", None), ("mpi", "self,tcp")]  # backend, transports of Open MPI
+WAYS = [("auto", None), (BACKENDS[1], None), (BACKENDS[1], "self,tcp")]  # backend, transports of Open MPI
 OPTIONS = {**TINY, "steps": 400, "checkpoint.every": 5}
 
 

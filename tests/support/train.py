@@ -13,6 +13,9 @@ import uuid
 BIN = os.environ["LOCKSTEP_BIN"]
 SOURCE = pathlib.Path(os.environ["LOCKSTEP_SOURCE"])
 MPIRUN = str(SOURCE / "scripts/mpirun-local")
+# Where the jobs train, and how their ranks may exchange gradients then.
+DEVICE = os.environ.get("LOCKSTEP_TEST_DEVICE", "cpu")
+BACKENDS = ("shm", "mpi") if DEVICE == "cpu" else ("auto", "nccl")
 FIELDS = ("loss", "eval_loss", "grad_norm", "tokens", "lr")
 
 
@@ -32,12 +35,13 @@ TINY = {
     "model.preset": "none", "model.layers": 2, "model.hidden": 32, "model.heads": 2,
     "model.context": 32, "model.vocab": 256, "batch.global": 8, "batch.micro": 1, "seed": 3,
     "optim.lr": 2e-3, "schedule.warmup": 5, "eval.every": 20, "eval.batches": 1,
-    "data.source": f"text:{SOURCE}/include",
+    "data.source": f"text:{SOURCE}/include", "device": DEVICE,
 }  # fmt: skip
 
 
 def clean_environment():
-    return {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_")}
+    kept = "LOCKSTEP_FAKE_"  # the devices of a build with fake CUDA libraries
+    return {k: v for k, v in os.environ.items() if k.startswith(kept) or not k.startswith("LOCKSTEP_")}
 
 
 class Job:

@@ -14,11 +14,11 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
-from train import TINY, lines_of, result_of, train  # noqa: E402
+from train import BACKENDS, TINY, lines_of, result_of, train  # noqa: E402
 
 STEPS = 12
 KINDS = list(itertools.product(("f32", "bf16", "fp16"), (4, 8, 12)))  # (precision, V)
-SPREADS = [(ranks, backend, zero) for ranks, backend, zero in itertools.product((1, 2, 3, 4), ("shm", "mpi"), (0, 1))]
+SPREADS = [(ranks, backend, zero) for ranks, backend, zero in itertools.product((1, 2, 3, 4), BACKENDS, (0, 1))]
 
 
 def options(kind, run, spread):

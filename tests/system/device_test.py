@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A run on LOCKSTEP_TEST_DEVICE, on several ranks, has the losses of a run on the CPU."""
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
+from train import DEVICE, TINY, lines_of, train  # noqa: E402
+
+OPTIONS = {**TINY, "steps": 30}
+LIMITS = {"f32": 1e-5, "bf16": 2e-4}  # bf16 rounds sums that differ in the last bit
+
+
+def losses(folder, name, ranks, **changes):
+    log = folder / f"{name}.log"
+    assert train(ranks, {**OPTIONS, **changes, "run": folder / name}, log) == 0, log.read_text()[-2000:]
+    return [float(line["loss"]) for line in lines_of(folder / name).values()]
+
+
+def main():
+    assert DEVICE != "cpu", "set LOCKSTEP_TEST_DEVICE"
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for precision, limit in LIMITS.items():
+            want = losses(folder, f"cpu-{precision}", 1, device="cpu", precision=precision)
+            got = losses(folder, f"device-{precision}", 2, precision=precision)
+            assert len(want) == len(got) == OPTIONS["steps"], (len(want), len(got))
+            worst = max(abs(a - b) for a, b in zip(want, got))
+            assert worst <= limit, f"{precision}: losses differ by {worst}"
+            print(f"{precision}: losses of {DEVICE} on 2 ranks within {worst:.1e} of the CPU's")
+
+
+if __name__ == "__main__":
+    main()

@@ -61,7 +61,7 @@ void copy_now(const Tensor& from, const Tensor& to) {
 
 Tensor on_host(const Tensor& tensor) {
   if (is_on_host(tensor)) return tensor;
-  const Tensor copy(Device{}, tensor.shape(), tensor.dtype());
+  Tensor copy(Device{}, tensor.shape(), tensor.dtype());
   copy_now(tensor, copy);
   return copy;
 }

@@ -14,6 +14,7 @@ namespace lockstep {
 
 std::vector<Tensor> pieces_of(const ShardHead& head, const StateDict& state) {
   std::vector<Tensor> pieces;
+  pieces.reserve(head.fragments.size());
   for (const Fragment& fragment : head.fragments) {
     const StateEntry& entry = state.entries()[fragment.source];
     std::uint64_t first = fragment.flat ? fragment.flat->start : 0;
@@ -28,6 +29,7 @@ std::vector<Tensor> pieces_of(const ShardHead& head, const StateDict& state) {
 
 std::vector<const std::byte*> addresses_of(const std::vector<Tensor>& pieces) {
   std::vector<const std::byte*> addresses;
+  addresses.reserve(pieces.size());
   for (const Tensor& piece : pieces) {
     addresses.push_back(static_cast<const std::byte*>(piece.data()));
   }

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "collectives/prepared.h"
 #include "collectives/task.h"
 #include "collectives/wait.h"
 #include "lockstep/collectives/communicator.h"
@@ -37,6 +38,14 @@ class Backend {
                           Wait& wait) = 0;
   virtual Task reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
                             const SumPlan& plan, Wait& wait) = 0;
+  /// `prepared` = a faster way to carry out this reduction again and again, or null where there is
+  /// none.
+  virtual Task prepare_reduce_parts(std::span<float* const> /*parts*/, float* /*out*/,
+                                    std::size_t /*count*/, std::shared_ptr<const SumPlan> /*plan*/,
+                                    std::shared_ptr<Prepared>& prepared, Wait& /*wait*/) {
+    prepared.reset();
+    co_return;
+  }
   /// The same, but of the sum this rank needs only elements [edges[rank], edges[rank + 1]); what
   /// the others contain is not specified.
   virtual Task reduce_scatter(std::span<float* const> parts, float* out, std::size_t count,

@@ -373,17 +373,31 @@ void CommunicationThread::remove(Queue& queue) {
   state_->queues_changed = true;
 }
 
-CommunicationThread::Started CommunicationThread::start(Queue& queue, Operation operation) {
-  Started started{.done = Event::make()};
+std::uint64_t CommunicationThread::enter(Queue& queue) {
+  const std::lock_guard lock(state_->mutex);
+  if (!queue.is_free() || state_->failure) return 0;
+  queue.busy_with_ = ++state_->handed_over;
+  return queue.busy_with_;
+}
+
+Event CommunicationThread::leave(Queue& queue, const std::exception_ptr& error) {
+  Event done = error ? Event::make() : Event();
+  state_->end(queue, done, error);
+  return done;
+}
+
+CommunicationThread::Started CommunicationThread::start(Queue& queue, Operation operation,
+                                                        std::uint64_t entered) {
+  Started started{.done = Event::make(), .number = entered};
   const Event ready = operation.ready;
   const bool here = operation.any_thread && operation.is_short && ready.done();
   std::optional<Queued> begun;
   {
     const std::lock_guard lock(state_->mutex);
-    started.number = ++state_->handed_over;
+    if (entered == 0) started.number = ++state_->handed_over;
     Queued queued{
         .number = started.number, .operation = std::move(operation), .done = started.done};
-    if (here && queue.is_free() && !state_->failure) {
+    if (entered != 0 || (here && queue.is_free() && !state_->failure)) {
       queue.busy_with_ = started.number;
       begun = std::move(queued);
     } else {

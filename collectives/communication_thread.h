@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -56,8 +57,16 @@ class CommunicationThread {
     Event done;                // reached or failed when the operation is
     std::uint64_t number = 0;  // for help()
   };
-  /// Any thread.
-  Started start(Queue& queue, Operation operation);
+  /// Any thread. `entered`: what enter() has answered, for the rest of that operation.
+  Started start(Queue& queue, Operation operation, std::uint64_t entered = 0);
+
+  /// For who carries out a short operation that calls no MPI on his own thread: the queue is his
+  /// until leave() or start(…, entered). 0: something is under way, waits, or has failed; then
+  /// there is start() only.
+  std::uint64_t enter(Queue& queue);
+  /// The operation is done, or has failed with `error`; the answer is its event.
+  Event leave(Queue& queue, const std::exception_ptr& error = {});
+
   /// For a thread that waits for an operation of this queue: runs it, and those before it, until it
   /// is done or would have to wait for long, or does nothing where that may not be.
   void help(Queue& queue, std::uint64_t number);

@@ -7,11 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "collectives/backend.h"
-#include "collectives/communication_thread.h"
-#include "lockstep/core/error.h"
-#include "lockstep/core/ledger.h"
-#include "lockstep/core/trace.h"
+#include "collectives/communicator_state.h"
+#include "lockstep/collectives/prepared_reduction.h"
 
 namespace lockstep {
 namespace {
@@ -58,68 +55,6 @@ const char* to_string(CommOperation operation) noexcept {
   }
   return "unknown";
 }
-
-struct Communicator::State {
-  // What queued operations use: they may outlive the communicator.
-  struct Shared {
-    Shared(std::unique_ptr<Backend> moves, std::shared_ptr<AbortSignal> ends)
-        : backend(std::move(moves)), abort(std::move(ends)) {}
-    std::unique_ptr<Backend> backend;
-    std::shared_ptr<AbortSignal> abort;
-  };
-  using Body = std::function<Task(Backend& backend, Wait& wait)>;
-  struct What {
-    CommOperation operation = CommOperation::barrier;
-    std::int64_t count = 0;
-    DType dtype = DType::u8;
-
-    std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }
-  };
-
-  // What a reduction adds up, kept alive.
-  struct Parts {
-    explicit Parts(std::vector<Tensor> given) : tensors(std::move(given)) {
-      for (const Tensor& tensor : tensors) data.push_back(tensor.as<float>());
-    }
-    std::vector<Tensor> tensors;
-    std::vector<float*> data;
-  };
-
-  std::shared_ptr<Shared> shared;
-  std::shared_ptr<CommunicationThread> thread;
-  std::shared_ptr<CommunicationThread::Queue> queue;
-  CommunicatorOptions options;
-  std::unique_ptr<Communicator> host;
-  std::shared_ptr<LedgerRing> ledger;  // shared with the operations under way
-  std::shared_ptr<Trace> trace;
-  std::uint64_t sequence = 0;
-
-  State(std::unique_ptr<Backend> backend, std::shared_ptr<CommunicationThread> runs_on,
-        std::shared_ptr<AbortSignal> abort, CommunicatorOptions chosen,
-        std::unique_ptr<Communicator> on_host)
-      : shared(std::make_shared<Shared>(std::move(backend), std::move(abort))),
-        thread(std::move(runs_on)),
-        queue(thread->add_queue(chosen.lane)),
-        options(std::move(chosen)),
-        host(std::move(on_host)) {}
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ~State() { thread->remove(*queue); }
-
-  int size() const { return shared->backend->size(); }
-  UsageError refuse(CommOperation operation, const std::string& why, std::string hint) const;
-  void check_memory(CommOperation operation, const Tensor& tensor) const;
-  // Throws UsageError unless the arguments of a reduction fit each other.
-  void check_parts(CommOperation operation, const std::vector<Tensor>& parts, const Tensor& out,
-                   const SumPlan& plan) const;
-  std::vector<std::size_t> checked_edges(CommOperation operation,
-                                         const std::vector<std::int64_t>& edges,
-                                         std::int64_t count) const;
-  std::function<std::string()> text(const What& what) const;
-  Work start(const What& what, const Event& ready, Body body);
-  static Task observed(std::shared_ptr<Shared> shared, std::shared_ptr<LedgerRing> ledger,
-                       std::shared_ptr<Trace> trace, std::uint64_t number, Body body, Wait& wait);
-};
 
 // A body as it is seen from outside. Its arguments live in it: the caller's may be gone.
 Task Communicator::State::observed(std::shared_ptr<Shared> shared,
@@ -209,32 +144,44 @@ std::function<std::string()> Communicator::State::text(const What& what) const {
   };
 }
 
-Work Communicator::State::start(const What& what, const Event& ready, Body body) {
+std::uint64_t Communicator::State::enqueue(const What& what) {
   ++sequence;
-  std::uint64_t number = 0;
-  if (ledger) {
-    LedgerRecord record{.sequence = sequence,
-                        .count = static_cast<std::uint64_t>(what.count),
-                        .enqueued_ns = steady_ns(),
-                        .operation = static_cast<std::uint8_t>(what.operation),
-                        .dtype = static_cast<std::uint8_t>(what.dtype)};
-    options.name.copy(record.group.data(), record.group.size());
-    number = ledger->enqueue(record);
-  }
+  if (!ledger) return 0;
+  LedgerRecord record{.sequence = sequence,
+                      .count = static_cast<std::uint64_t>(what.count),
+                      .enqueued_ns = steady_ns(),
+                      .operation = static_cast<std::uint8_t>(what.operation),
+                      .dtype = static_cast<std::uint8_t>(what.dtype)};
+  options.name.copy(record.group.data(), record.group.size());
+  return ledger->enqueue(record);
+}
+
+bool Communicator::State::is_short(const What& what) const {
+  return what.operation != CommOperation::allocate && what.bytes() * to_size(size()) <= kShortBytes;
+}
+
+Work Communicator::State::start(const What& what, const Event& ready, Body body) {
+  const std::uint64_t number = enqueue(what);
+  return hand_over(what, ready, std::move(body), number, 0);
+}
+
+Work Communicator::State::hand_over(const What& what, const Event& ready, Body body,
+                                    std::uint64_t number, std::uint64_t entered) {
   const bool any_thread = shared->backend->any_thread();
-  const auto [done, place] = thread->start(
-      *queue, {.ready = ready,
-               .text = text(what),
-               .timeout = options.timeout,
-               .abort = shared->abort,
-               .make =
-                   [shared = shared, ledger = ledger, trace = trace, number,
-                    body = std::move(body)](Wait& wait) mutable {
-                     return observed(shared, ledger, trace, number, std::move(body), wait);
-                   },
-               .any_thread = any_thread,
-               .is_short = what.operation != CommOperation::allocate &&
-                           what.bytes() * to_size(size()) <= kShortBytes});
+  const auto [done, place] =
+      thread->start(*queue,
+                    {.ready = ready,
+                     .text = text(what),
+                     .timeout = options.timeout,
+                     .abort = shared->abort,
+                     .make =
+                         [shared = shared, ledger = ledger, trace = trace, number,
+                          body = std::move(body)](Wait& wait) mutable {
+                           return observed(shared, ledger, trace, number, std::move(body), wait);
+                         },
+                     .any_thread = any_thread,
+                     .is_short = is_short(what)},
+                    entered);
   if (done.done()) return {done, sequence};
   shared->abort->watch(done);
   if (!any_thread) return {done, sequence};
@@ -242,6 +189,33 @@ Work Communicator::State::start(const What& what, const Event& ready, Body body)
             if (const auto runs_it = weak.lock()) runs_it->help(*queue, place);
           }};
   // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): std::function owns what it holds
+}
+
+// Without memory from the heap, a coroutine or an event, as long as the ranks come together.
+Work Communicator::State::start(const What& what, const Event& ready,
+                                const std::shared_ptr<Prepared>& prepared) {
+  const std::uint64_t number = enqueue(what);
+  std::uint64_t entered = 0;
+  if (shared->backend->any_thread() && is_short(what) && !trace && ready.done()) {
+    entered = thread->enter(*queue);
+  }
+  if (entered != 0) {
+    const std::int64_t began = ledger ? steady_ns() : 0;
+    try {
+      ready.wait();  // throws if it has failed
+      if (prepared->begin()) {
+        if (ledger) {
+          ledger->started(number, began);
+          ledger->ended(number, steady_ns());
+        }
+        return {thread->leave(*queue), sequence};
+      }
+    } catch (...) {
+      return {thread->leave(*queue, std::current_exception()), sequence};
+    }
+  }
+  const auto rest = [prepared](Backend&, Wait& wait) { return prepared->finish(wait); };
+  return hand_over(what, ready, rest, number, entered);
 }
 
 Communicator::Communicator(std::unique_ptr<Backend> backend,
@@ -310,6 +284,41 @@ Work Communicator::reduce_parts(std::vector<Tensor> parts, Tensor out,
                          return backend.reduce_parts(parts.data, out.as<float>(),
                                                      to_size(out.size()), *plan, wait);
                        });
+}
+
+PreparedReduction Communicator::prepare_reduce_parts(std::vector<Tensor> parts, Tensor out,
+                                                     std::shared_ptr<const SumPlan> plan) {
+  const State::What what{
+      .operation = CommOperation::reduce_parts, .count = out.size(), .dtype = DType::f32};
+  state_->check_parts(what.operation, parts, out, *plan);
+  auto kept = std::make_unique<PreparedReduction::State>(
+      PreparedReduction::State{*this, std::move(parts), std::move(out), std::move(plan), {}});
+  // Shared: after an abort nobody waits for the operation's end.
+  const auto prepared = std::make_shared<std::shared_ptr<Prepared>>();
+  state_
+      ->start(what, {},
+              [prepared, parts = State::Parts(kept->parts), out = kept->out, plan = kept->plan](
+                  Backend& backend, Wait& wait) {
+                return backend.prepare_reduce_parts(parts.data, out.as<float>(),
+                                                    to_size(out.size()), plan, *prepared, wait);
+              })
+      .wait();
+  kept->prepared = std::move(*prepared);
+  return PreparedReduction(std::move(kept));
+}
+
+PreparedReduction::PreparedReduction(std::unique_ptr<State> state) : state_(std::move(state)) {}
+PreparedReduction::PreparedReduction(PreparedReduction&&) noexcept = default;
+PreparedReduction& PreparedReduction::operator=(PreparedReduction&&) noexcept = default;
+PreparedReduction::~PreparedReduction() = default;
+
+Work PreparedReduction::start(const Event& ready) {
+  if (!state_->prepared) {
+    return state_->group.reduce_parts(state_->parts, state_->out, state_->plan, ready);
+  }
+  return state_->group.state_->start(
+      {.operation = CommOperation::reduce_parts, .count = state_->out.size(), .dtype = DType::f32},
+      ready, state_->prepared);
 }
 
 Work Communicator::reduce_scatter(std::vector<Tensor> parts, Tensor out,

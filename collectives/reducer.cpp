@@ -10,6 +10,7 @@
 #include "collectives/leaf_schedule.h"
 #include "collectives/step_header.h"
 #include "core/kernels.h"
+#include "lockstep/collectives/prepared_reduction.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {
@@ -90,6 +91,13 @@ struct GradientReducer::State {
   void launch_up_to(std::size_t end);
   double wait_for(const std::vector<Work>& reduced);
   Tensor in_bucket(int arena, std::size_t bucket) const;
+  std::vector<Tensor> parts_of(std::size_t bucket) const;
+  // Whether parts are rounded before they are sent.
+  bool is_narrow() const noexcept { return sum_plan->parts_type != DType::f32; }
+  // Whether a bucket is one all_reduce, in whatever order the backend adds.
+  bool is_unordered() const noexcept {
+    return options.reduction == Reduction::fast && !options.scatter && !is_narrow();
+  }
   Tensor gradient(int arena, std::size_t parameter) const;
   const LeafSchedule::Leaf& schedule_of_open_leaf() const;
   void check_nothing_missing() const;
@@ -107,6 +115,7 @@ struct GradientReducer::State {
   std::vector<std::size_t> bucket_of;            // by parameter
   std::vector<std::vector<std::int64_t>> edges;  // of the ranks' shares, by bucket, for scatter
   std::vector<Tensor> arenas;                    // flat
+  std::vector<PreparedReduction> sums;           // by bucket, where reduce_parts adds them up
   StepHeader header;
   double exposed_seconds = 0.0;
 
@@ -156,6 +165,11 @@ GradientReducer::State::State(Communicator& data_group, Stream& compute_stream, 
   for (std::int64_t arena = 0; arena < schedule.arenas; ++arena) {
     arenas.push_back(memory.rows(arena * stride, arena * stride + plan.arena_elements));
   }
+  if (!options.scatter && !is_unordered()) {
+    for (std::size_t bucket = 0; bucket < plan.buckets.size(); ++bucket) {
+      sums.push_back(data.prepare_reduce_parts(parts_of(bucket), in_bucket(0, bucket), sum_plan));
+    }
+  }
   hook_parameters();
 }
 
@@ -189,6 +203,12 @@ const LeafSchedule::Leaf& GradientReducer::State::schedule_of_open_leaf() const 
 Tensor GradientReducer::State::in_bucket(int arena, std::size_t bucket) const {
   const Bucket& where = plan.buckets[bucket];
   return arenas[to_size(arena)].rows(where.offset, where.offset + where.size);
+}
+
+std::vector<Tensor> GradientReducer::State::parts_of(std::size_t bucket) const {
+  std::vector<Tensor> parts;
+  for (const int arena : schedule.parts) parts.push_back(in_bucket(arena, bucket));
+  return parts;
 }
 
 Tensor GradientReducer::State::gradient(int arena, std::size_t parameter) const {
@@ -277,23 +297,21 @@ void GradientReducer::State::launch_up_to(std::size_t end) {
   if (launched.empty() && end > 0) {
     told = data.host().all_gather(header.mine(), header.all(), compute.record()).event();
   }
-  const bool narrow = sum_plan->parts_type != DType::f32;
   while (launched.size() < end) {
     const std::size_t bucket = launched.size();
     const Tensor sum = in_bucket(0, bucket);
-    if (options.reduction == Reduction::fast && !options.scatter && !narrow) {
+    if (is_unordered()) {
       launched.push_back(data.all_reduce(sum, ReduceOp::sum, compute.record()));
       continue;
     }
-    std::vector<Tensor> parts;
-    for (const int arena : schedule.parts) {
-      parts.push_back(in_bucket(arena, bucket));
-      if (narrow) kernels::round(compute, parts.back(), sum_plan->parts_type);
+    std::vector<Tensor> parts = parts_of(bucket);
+    if (is_narrow()) {
+      for (const Tensor& part : parts) kernels::round(compute, part, sum_plan->parts_type);
     }
     const Event ready = compute.record();
     launched.push_back(
         options.scatter ? data.reduce_scatter(std::move(parts), sum, sum_plan, edges[bucket], ready)
-                        : data.reduce_parts(std::move(parts), sum, sum_plan, ready));
+                        : sums[bucket].start(ready));
   }
 }
 

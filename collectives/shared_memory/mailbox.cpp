@@ -10,20 +10,26 @@ namespace {
 constexpr std::size_t kLine = 128;
 // After so many looks a rank yields its core between two of them.
 constexpr int kYieldsAfter = 100;
+// Some µs; a rank that needs longer may want the core of the one that looks.
+constexpr int kLooksSoon = 130;
+constexpr int kLooksAtOnce = 30;  // of them, before it pauses between two
 
 }  // namespace
 
 struct Mailbox::Slot {
+  alignas(kLine) std::atomic<std::uint64_t> round;  // what follows is that of this round
   Descriptor descriptor;
+  std::byte note[kNoteBytes];
   alignas(kLine) std::byte piece[kPieceBytes];
+
+  std::byte* data(std::size_t bytes) noexcept { return bytes <= kNoteBytes ? note : piece; }
 };
 
 // What one rank shows. Its memory begins as zeros, which is the state of a rank that has not come.
 struct Mailbox::Port {
-  alignas(kLine) std::atomic<std::uint64_t> round;  // the last one this rank has come to
-  std::atomic<int> core;                            // where it came to it
-  alignas(kLine) std::atomic<std::uint64_t> begun;  // sequence · 256 + operation, for messages
   alignas(kLine) Slot slots[2];
+  alignas(kLine) std::atomic<std::uint64_t> begun;  // sequence · 256 + operation, for messages
+  std::atomic<int> core;                            // where it came to the last round
 };
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);  // it is shared by processes
@@ -63,24 +69,52 @@ void Mailbox::begin(const Descriptor& descriptor) noexcept {
       std::memory_order_relaxed);
 }
 
-std::byte* Mailbox::outgoing() noexcept { return port(rank_).slots[(round_ + 1) % 2].piece; }
-
-const std::byte* Mailbox::incoming(int rank) const noexcept {
-  return port(rank).slots[round_ % 2].piece;
+Mailbox::Slot& Mailbox::slot(int rank, std::uint64_t round) const noexcept {
+  return port(rank).slots[round % 2];
 }
 
-Mailbox::Round Mailbox::exchange(const Descriptor& mine, Wait& wait) {
+std::byte* Mailbox::outgoing(std::size_t bytes) noexcept {
+  return slot(rank_, round_ + 1).data(bytes);
+}
+
+const std::byte* Mailbox::incoming(int rank, std::size_t bytes) const noexcept {
+  return slot(rank, round_).data(bytes);
+}
+
+void Mailbox::show(const Descriptor& mine) noexcept {
   ++round_;
   here_ = 0;
   looks_ = 0;
-  port(rank_).slots[round_ % 2].descriptor = mine;
   port(rank_).core.store(current_core(), std::memory_order_relaxed);
-  port(rank_).round.store(round_, std::memory_order_release);
-  return {*this, wait};
+  mine_ = mine;
+  Slot& shown = slot(rank_, round_);
+  shown.descriptor = mine;
+  shown.round.store(round_, std::memory_order_release);
+}
+
+bool Mailbox::come_soon() {
+  for (int look = 0; look < kLooksSoon; ++look) {
+    if (all_here()) {
+      check_descriptors();
+      return true;
+    }
+    if (look >= kLooksAtOnce) pause_cpu();
+  }
+  return false;
+}
+
+Mailbox::Round Mailbox::arrival(Wait& wait) { return {*this, wait}; }
+
+Mailbox::Round Mailbox::exchange(const Descriptor& mine, Wait& wait) {
+  show(mine);
+  return arrival(wait);
 }
 
 bool Mailbox::all_here() noexcept {
-  while (here_ < size_ && port(here_).round.load(std::memory_order_acquire) >= round_) ++here_;
+  const auto has_come = [this](int rank) {
+    return slot(rank, round_).round.load(std::memory_order_acquire) >= round_;
+  };
+  while (here_ < size_ && (here_ == rank_ || has_come(here_))) ++here_;
   if (here_ == size_) return true;
   if (++looks_ == kYieldsAfter) note_late();
   return false;
@@ -102,22 +136,24 @@ void Mailbox::Round::await_resume() {
 }
 
 void Mailbox::check_descriptors() const {
-  const Descriptor& mine = port(rank_).slots[round_ % 2].descriptor;
   for (int peer = 0; peer < size_; ++peer) {
-    const Descriptor& theirs = port(peer).slots[round_ % 2].descriptor;
-    if (theirs == mine) continue;
-    throw UsageError("ranks of a group call different operations: rank " + std::to_string(rank_) +
-                         " " + to_string(mine) + ", rank " + std::to_string(peer) + " " +
-                         to_string(theirs),
-                     "every rank must call the same collectives, in the same order and of the same "
-                     "size; look for a branch that depends on the rank");
+    if (peer != rank_ && slot(peer, round_).descriptor != mine_) refuse(peer);
   }
+}
+
+void Mailbox::refuse(int peer) const {
+  throw UsageError(
+      "ranks of a group call different operations: rank " + std::to_string(rank_) + " " +
+          to_string(mine_) + ", rank " + std::to_string(peer) + " " +
+          to_string(slot(peer, round_).descriptor),
+      "every rank must call the same collectives, in the same order and of the same size; look for "
+      "a branch that depends on the rank");
 }
 
 std::string Mailbox::late_ranks() const {
   std::string text;
   for (int peer = 0; peer < size_; ++peer) {
-    if (port(peer).round.load(std::memory_order_relaxed) >= round_) continue;
+    if (slot(peer, round_).round.load(std::memory_order_relaxed) >= round_) continue;
     if (!text.empty()) text += ", ";
     text += "rank " + std::to_string(peer);
     const std::uint64_t begun = port(peer).begun.load(std::memory_order_relaxed);

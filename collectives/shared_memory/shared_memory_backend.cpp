@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "collectives/shared_memory/elementwise.h"
-#include "collectives/shared_memory/sum_program.h"
+#include "collectives/shared_memory/prepared_sum.h"
 #include "lockstep/core/hash.h"
 
 namespace lockstep::shared_memory {
@@ -20,17 +20,21 @@ constexpr std::size_t kFetchedAbove = std::size_t{32} << 10;
 constexpr std::size_t kFetchedUpTo = std::size_t{25} << 20;
 constexpr std::size_t kTurn = std::size_t{1} << 18;  // floats summed between two turns of others
 
-// Begins with a rank's mailbox memory and rides along what reduce_parts needs of its parts.
+// Where a rank's arrays are. The places of its parts follow in a piece of their own, but for the
+// case of a single part that the sum replaces.
 struct PartsHeader {
   Place out;
-  std::uint64_t parts = 0;  // as many places follow
+  std::uint32_t parts = 0;
+  std::uint32_t out_is_the_part = 0;
 };
-constexpr std::size_t kMostParts = (kPiece - sizeof(PartsHeader)) / sizeof(Place);
+static_assert(sizeof(PartsHeader) <= Mailbox::kNoteBytes);
+constexpr std::size_t kMostParts = kPiece / sizeof(Place);
 
 struct InPlaceOffer {
   std::uint64_t offered = 0;
   Place place;
 };
+static_assert(sizeof(InPlaceOffer) <= Mailbox::kNoteBytes);
 
 constexpr std::size_t kErrorBytes = 1024;  // of a message that rank 0 passes on
 
@@ -84,10 +88,10 @@ Task SharedMemoryBackend::allocate(std::size_t bytes, std::shared_ptr<std::byte>
       failure = error.what();
       failure.resize(std::min(failure.size(), kErrorBytes - 1));
     }
-    std::memcpy(mailbox_.outgoing(), failure.c_str(), failure.size() + 1);
+    std::memcpy(mailbox_.outgoing(kErrorBytes), failure.c_str(), failure.size() + 1);
   }
   co_await mailbox_.exchange(descriptor, wait);
-  failure = reinterpret_cast<const char*>(mailbox_.incoming(0));
+  failure = reinterpret_cast<const char*>(mailbox_.incoming(0, kErrorBytes));
   if (!failure.empty()) {
     throw DeviceError(wait.operation() + ": " + failure, "use a smaller model or more memory");
   }
@@ -106,11 +110,11 @@ Task SharedMemoryBackend::all_reduce(std::byte* inout, std::size_t count, DType 
   }
   for (std::size_t at = 0; at < std::max<std::size_t>(bytes, 1); at += kPiece) {
     const std::size_t n = std::min(kPiece, bytes - at);
-    copy_bytes(mailbox_.outgoing(), inout + at, n);
+    copy_bytes(mailbox_.outgoing(n), inout + at, n);
     co_await mailbox_.exchange(descriptor, wait);
-    copy_bytes(inout + at, mailbox_.incoming(0), n);
+    copy_bytes(inout + at, mailbox_.incoming(0, n), n);
     for (int peer = 1; peer < size(); ++peer) {
-      combine(inout + at, mailbox_.incoming(peer), n / size_of(dtype), dtype, op);
+      combine(inout + at, mailbox_.incoming(peer, n), n / size_of(dtype), dtype, op);
     }
   }
   count_moved(bytes * peers());
@@ -121,13 +125,13 @@ Task SharedMemoryBackend::all_reduce_in_place(float* inout, std::size_t count,
                                               const Descriptor& descriptor, bool& done,
                                               Wait& wait) {
   const auto place = segments_.find(inout, count * sizeof(float));
-  put(mailbox_.outgoing(),
+  put(mailbox_.outgoing(sizeof(InPlaceOffer)),
       InPlaceOffer{.offered = place ? 1U : 0U, .place = place.value_or(Place{})});
   co_await mailbox_.exchange(descriptor, wait);
   Shown shown;
   shown.outs.reserve(peers() + 1);
   for (int peer = 0; peer < size(); ++peer) {
-    const auto offer = get<InPlaceOffer>(mailbox_.incoming(peer));
+    const auto offer = get<InPlaceOffer>(mailbox_.incoming(peer, sizeof(InPlaceOffer)));
     if (offer.offered == 0) co_return;
     shown.outs.push_back(reinterpret_cast<float*>(segments_.at(peer, offer.place)));
   }
@@ -145,10 +149,13 @@ Task SharedMemoryBackend::show_parts(std::span<float* const> parts, float* out, 
   const std::size_t bytes = count * sizeof(float);
   const auto out_place = segments_.find(out, bytes);
   if (!out_place || parts.size() > kMostParts) throw not_allocated(descriptor);
-  std::byte* piece = mailbox_.outgoing();
-  put(piece, PartsHeader{.out = *out_place, .parts = parts.size()});
-  piece += sizeof(PartsHeader);
-  for (const float* part : parts) {
+  const bool out_is_the_part = parts.size() == 1 && parts.front() == out;
+  put(mailbox_.outgoing(sizeof(PartsHeader)),
+      PartsHeader{.out = *out_place,
+                  .parts = static_cast<std::uint32_t>(parts.size()),
+                  .out_is_the_part = out_is_the_part ? 1U : 0U});
+  std::byte* piece = mailbox_.outgoing(kPiece);
+  for (const float* part : out_is_the_part ? std::span<float* const>{} : parts) {
     const auto place = segments_.find(part, bytes);
     if (!place) throw not_allocated(descriptor);
     put(piece, *place);
@@ -158,11 +165,14 @@ Task SharedMemoryBackend::show_parts(std::span<float* const> parts, float* out, 
   shown.outs.reserve(peers() + 1);
   shown.parts.reserve(parts.size() * (peers() + 1));
   for (int peer = 0; peer < size(); ++peer) {
-    const std::byte* theirs = mailbox_.incoming(peer);
-    const auto header = get<PartsHeader>(theirs);
-    theirs += sizeof(PartsHeader);
+    const auto header = get<PartsHeader>(mailbox_.incoming(peer, sizeof(PartsHeader)));
     shown.outs.push_back(reinterpret_cast<float*>(segments_.at(peer, header.out)));
-    for (std::uint64_t i = 0; i < header.parts; ++i, theirs += sizeof(Place)) {
+    if (header.out_is_the_part != 0) {
+      shown.parts.push_back(shown.outs.back());
+      continue;
+    }
+    const std::byte* theirs = mailbox_.incoming(peer, kPiece);
+    for (std::uint32_t i = 0; i < header.parts; ++i, theirs += sizeof(Place)) {
       shown.parts.push_back(reinterpret_cast<float*>(segments_.at(peer, get<Place>(theirs))));
     }
   }
@@ -174,6 +184,16 @@ Task SharedMemoryBackend::reduce_parts(std::span<float* const> parts, float* out
   co_await show_parts(parts, out, count, {.detail = fingerprint(plan)}, shown, wait);
   co_await sum_slice(plan, shown.parts, shown.outs, own_slice(count), count, wait);
   co_await barrier(wait);
+}
+
+Task SharedMemoryBackend::prepare_reduce_parts(std::span<float* const> parts, float* out,
+                                               std::size_t count,
+                                               std::shared_ptr<const SumPlan> plan,
+                                               std::shared_ptr<Prepared>& prepared, Wait& wait) {
+  const std::uint64_t detail = ++prepared_ << 32U | fingerprint(*plan);
+  Shown shown;
+  co_await show_parts(parts, out, count, {.detail = detail}, shown, wait);
+  prepared = std::make_shared<PreparedSum>(*this, std::move(plan), std::move(shown), count, detail);
 }
 
 SharedMemoryBackend::Slice SharedMemoryBackend::own_slice(std::size_t count) const noexcept {
@@ -193,14 +213,22 @@ Task SharedMemoryBackend::sum_slice(const SumPlan& plan, const std::vector<float
                                     const std::vector<float*>& outs, Slice slice, std::size_t count,
                                     Wait& wait) {
   const std::vector<const float*> sources(parts.begin(), parts.end());
-  const std::size_t bytes = count * sizeof(float);
-  const Lines lines =
-      bytes > kFetchedAbove && bytes <= kFetchedUpTo ? Lines::fetched_ahead : Lines::as_they_come;
   for (std::size_t at = slice.begin; at < slice.end; at += kTurn) {
     if (at > slice.begin) co_await wait.turn();
-    run_sum(plan, sources, outs, at, std::min(at + kTurn, slice.end), lines);
+    run_sum(plan, sources, outs, at, std::min(at + kTurn, slice.end), walk_through(count));
   }
-  count_moved((slice.end - slice.begin) * sizeof(float) * (outs.size() - 1));
+  count_stored(slice, outs.size());
+}
+
+Walk SharedMemoryBackend::walk_through(std::size_t count) const noexcept {
+  const std::size_t bytes = count * sizeof(float);
+  const bool in_caches = bytes > kFetchedAbove && bytes <= kFetchedUpTo;
+  return {.lines = in_caches ? Lines::fetched_ahead : Lines::as_they_come,
+          .direction = rank() % 2 == 0 ? Direction::downward : Direction::upward};
+}
+
+void SharedMemoryBackend::count_stored(Slice slice, std::size_t outs) noexcept {
+  count_moved((slice.end - slice.begin) * sizeof(float) * (outs - 1));
 }
 
 Task SharedMemoryBackend::reduce_scatter(std::span<float* const> parts, float* out,
@@ -224,13 +252,13 @@ Task SharedMemoryBackend::all_gather_slices(float* inout, std::size_t count,
   descriptor.detail = crc32c(std::as_bytes(edges));
   const auto place = segments_.find(inout, count * sizeof(float));
   if (!place) throw not_allocated(descriptor);
-  put(mailbox_.outgoing(), *place);
+  put(mailbox_.outgoing(sizeof(Place)), *place);
   co_await mailbox_.exchange(descriptor, wait);
   std::vector<const float*> sources;
   sources.reserve(peers() + 1);
   for (int peer = 0; peer < size(); ++peer) {
-    sources.push_back(
-        reinterpret_cast<const float*>(segments_.at(peer, get<Place>(mailbox_.incoming(peer)))));
+    sources.push_back(reinterpret_cast<const float*>(
+        segments_.at(peer, get<Place>(mailbox_.incoming(peer, sizeof(Place))))));
   }
   // Each rank begins with another one's slice.
   for (int step = 1; step < size(); ++step) {
@@ -251,10 +279,10 @@ Task SharedMemoryBackend::all_gather(const std::byte* in, std::byte* out, std::s
   const Descriptor descriptor = begin(CommOperation::all_gather, bytes_each, DType::u8);
   for (std::size_t at = 0; at < std::max<std::size_t>(bytes_each, 1); at += kPiece) {
     const std::size_t n = std::min(kPiece, bytes_each - at);
-    copy_bytes(mailbox_.outgoing(), in + at, n);
+    copy_bytes(mailbox_.outgoing(n), in + at, n);
     co_await mailbox_.exchange(descriptor, wait);
     for (int peer = 0; peer < size(); ++peer) {
-      copy_bytes(out + static_cast<std::size_t>(peer) * bytes_each + at, mailbox_.incoming(peer),
+      copy_bytes(out + static_cast<std::size_t>(peer) * bytes_each + at, mailbox_.incoming(peer, n),
                  n);
     }
   }
@@ -266,9 +294,9 @@ Task SharedMemoryBackend::broadcast(std::byte* inout, std::size_t bytes, int roo
   descriptor.detail = static_cast<std::uint64_t>(root);
   for (std::size_t at = 0; at < std::max<std::size_t>(bytes, 1); at += kPiece) {
     const std::size_t n = std::min(kPiece, bytes - at);
-    if (rank() == root) copy_bytes(mailbox_.outgoing(), inout + at, n);
+    if (rank() == root) copy_bytes(mailbox_.outgoing(n), inout + at, n);
     co_await mailbox_.exchange(descriptor, wait);
-    if (rank() != root) copy_bytes(inout + at, mailbox_.incoming(root), n);
+    if (rank() != root) copy_bytes(inout + at, mailbox_.incoming(root, n), n);
   }
   if (rank() == root) count_moved(bytes * peers());
 }

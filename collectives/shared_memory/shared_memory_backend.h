@@ -8,6 +8,7 @@
 #include "collectives/backend.h"
 #include "collectives/shared_memory/mailbox.h"
 #include "collectives/shared_memory/segments.h"
+#include "collectives/shared_memory/sum_program.h"
 
 namespace lockstep::shared_memory {
 
@@ -31,6 +32,9 @@ class SharedMemoryBackend final : public Backend {
                   Wait& wait) override;
   Task reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
                     const SumPlan& plan, Wait& wait) override;
+  Task prepare_reduce_parts(std::span<float* const> parts, float* out, std::size_t count,
+                            std::shared_ptr<const SumPlan> plan,
+                            std::shared_ptr<Prepared>& prepared, Wait& wait) override;
   Task reduce_scatter(std::span<float* const> parts, float* out, std::size_t count,
                       const SumPlan& plan, std::span<const std::size_t> edges, Wait& wait) override;
   Task all_gather_slices(float* inout, std::size_t count, std::span<const std::size_t> edges,
@@ -66,12 +70,17 @@ class SharedMemoryBackend final : public Backend {
   bool shares(const float* data, std::size_t count) const noexcept;
 
  private:
+  class PreparedSum;
   Descriptor begin(CommOperation operation, std::size_t count, DType dtype) noexcept;
   Task all_reduce_in_place(float* inout, std::size_t count, const Descriptor& descriptor,
                            bool& done, Wait& wait);
   /// Adds up `slice` of `count` elements and stores it to all `outs`.
   Task sum_slice(const SumPlan& plan, const std::vector<float*>& parts,
                  const std::vector<float*>& outs, Slice slice, std::size_t count, Wait& wait);
+  /// How this rank's slice of arrays of `count` elements is best gone through.
+  Walk walk_through(std::size_t count) const noexcept;
+  /// A slice of this rank was stored to `outs` ranks.
+  void count_stored(Slice slice, std::size_t outs) noexcept;
   std::size_t peers() const noexcept { return static_cast<std::size_t>(size() - 1); }
 
   const char* name_;
@@ -79,6 +88,7 @@ class SharedMemoryBackend final : public Backend {
   Mailbox mailbox_;
   Segments segments_;
   std::uint64_t operations_ = 0;
+  std::uint64_t prepared_ = 0;  // reductions so far
 };
 
 }  // namespace lockstep::shared_memory

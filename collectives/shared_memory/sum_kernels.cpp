@@ -33,12 +33,30 @@ void add_to_one(const float* a, const float* b, float* out, std::size_t n) {
   });
 }
 
+// for_each_vector in the order asked for.
+template <class Op>
+HWY_INLINE void walk(std::size_t n, Direction direction, const Op& op) {
+  if (direction == Direction::upward) {
+    for_each_vector(n, op);
+    return;
+  }
+  const kernels::HWY_NAMESPACE::Floats d;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = n;
+  while (i % lanes != 0) op(kernels::HWY_NAMESPACE::OneFloat(), --i);
+  while (i > 0) op(d, i -= lanes);
+}
+
+HWY_INLINE bool asks_at(FetchAhead ahead, std::size_t i) {
+  return i >= ahead.first && i < ahead.last;
+}
+
 void add_to_two(const float* a, const float* b, float* out0, float* out1, std::size_t n,
-                FetchAhead ahead) {
-  for_each_vector(n, [=](auto d, std::size_t i) HWY_ATTR {
-    if (i < ahead.count) {
-      fetch_for_writing(out0 + i + ahead.distance);
-      fetch_for_writing(out1 + i + ahead.distance);
+                FetchAhead ahead, Direction direction) {
+  walk(n, direction, [=](auto d, std::size_t i) HWY_ATTR {
+    if (asks_at(ahead, i)) {
+      fetch_for_writing(out0 + i + ahead.offset);
+      fetch_for_writing(out1 + i + ahead.offset);
     }
     const auto sum = hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i));
     hn::StoreU(sum, d, out0 + i);
@@ -47,10 +65,10 @@ void add_to_two(const float* a, const float* b, float* out0, float* out1, std::s
 }
 
 void add_to_many(const float* a, const float* b, float* const* outs, std::size_t out_count,
-                 std::size_t n, FetchAhead ahead) {
-  for_each_vector(n, [=](auto d, std::size_t i) HWY_ATTR {
-    if (i < ahead.count) {
-      for (std::size_t j = 0; j < out_count; ++j) fetch_for_writing(outs[j] + i + ahead.distance);
+                 std::size_t n, FetchAhead ahead, Direction direction) {
+  walk(n, direction, [=](auto d, std::size_t i) HWY_ATTR {
+    if (asks_at(ahead, i)) {
+      for (std::size_t j = 0; j < out_count; ++j) fetch_for_writing(outs[j] + i + ahead.offset);
     }
     const auto sum = hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i));
     for (std::size_t j = 0; j < out_count; ++j) hn::StoreU(sum, d, outs[j] + i);
@@ -58,10 +76,10 @@ void add_to_many(const float* a, const float* b, float* const* outs, std::size_t
 }
 
 void add_arrays(const float* a, const float* b, float* const* outs, std::size_t out_count,
-                std::size_t n, FetchAhead ahead) {
-  if (out_count == 1 && ahead.count == 0) return add_to_one(a, b, outs[0], n);
-  if (out_count == 2) return add_to_two(a, b, outs[0], outs[1], n, ahead);
-  add_to_many(a, b, outs, out_count, n, ahead);
+                std::size_t n, FetchAhead ahead, Direction direction) {
+  if (out_count == 1 && ahead.last == 0) return add_to_one(a, b, outs[0], n);
+  if (out_count == 2) return add_to_two(a, b, outs[0], outs[1], n, ahead, direction);
+  add_to_many(a, b, outs, out_count, n, ahead, direction);
 }
 
 }  // namespace
@@ -74,8 +92,8 @@ namespace lockstep::shared_memory {
 HWY_EXPORT(add_arrays);
 
 void add_to_all(const float* a, const float* b, std::span<float* const> outs, std::size_t count,
-                FetchAhead ahead) {
-  HWY_DYNAMIC_DISPATCH(add_arrays)(a, b, outs.data(), outs.size(), count, ahead);
+                FetchAhead ahead, Direction direction) {
+  HWY_DYNAMIC_DISPATCH(add_arrays)(a, b, outs.data(), outs.size(), count, ahead, direction);
 }
 
 }  // namespace lockstep::shared_memory

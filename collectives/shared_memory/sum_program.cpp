@@ -27,6 +27,14 @@ bool ends_in_result(const SumPlan& plan) noexcept {
   return plan.sum_type == DType::f32 && !plan.adds.empty() && plan.adds.back().into == plan.result;
 }
 
+// How far ahead of `n` elements lines are asked for; of `there` elements only, since others write
+// to what lies beyond.
+FetchAhead ahead_of(std::size_t n, std::size_t there, std::size_t distance, Direction direction) {
+  const auto offset = static_cast<std::ptrdiff_t>(distance);
+  if (direction == Direction::downward) return {.offset = -offset, .first = distance, .last = n};
+  return {.offset = offset, .last = std::min(n, there - std::min(there, distance))};
+}
+
 // A plan at work: where every part and output is, in the block at hand.
 class Block {
  public:
@@ -81,26 +89,23 @@ class Block {
 }  // namespace
 
 void run_sum(const SumPlan& plan, std::span<const float* const> parts, std::span<float* const> outs,
-             std::size_t begin, std::size_t end, Lines lines) {
-  // How far ahead of an element lines are asked for; not beyond the end, which others write to.
-  const auto ahead = [&](std::size_t at, std::size_t n, std::size_t distance) {
-    const std::size_t there = lines == Lines::fetched_ahead ? end - at : 0;
-    return FetchAhead{.distance = distance,
-                      .count = std::min(n, there - std::min(there, distance))};
-  };
+             std::size_t begin, std::size_t end, Walk walk) {
+  const bool asks = walk.lines == Lines::fetched_ahead;
   if (ends_in_result(plan) && plan.adds.size() == 1 && outs.size() <= kFewOuts) {
     const SumPlan::Add& add = plan.adds.front();
     const std::size_t n = end - begin;
     std::array<float*, kFewOuts> targets{};
     for (std::size_t out = 0; out < outs.size(); ++out) targets[out] = outs[out] + begin;
     add_to_all(parts[to_size(add.into)] + begin, parts[to_size(add.from)] + begin,
-               std::span(targets).first(outs.size()), n, ahead(begin, n, kAheadOfOneAdd));
+               std::span(targets).first(outs.size()), n,
+               asks ? ahead_of(n, n, kAheadOfOneAdd, walk.direction) : FetchAhead{},
+               walk.direction);
     return;
   }
   Block block(plan, parts, outs);
   for (std::size_t at = begin; at < end; at += kBlock) {
     const std::size_t n = std::min(kBlock, end - at);
-    block.add_up(at, n, ahead(at, n, kBlock));
+    block.add_up(at, n, asks ? ahead_of(n, end - at, kBlock, Direction::upward) : FetchAhead{});
   }
 }
 

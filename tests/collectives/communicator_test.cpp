@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/collectives/communicator.h"
+#include "lockstep/collectives/prepared_reduction.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -66,6 +67,39 @@ TEST(Communicator, TellsDifferentPlansApart) {
     if (group.rank() == 1) plan->result = 1;
     EXPECT_THAT(message_of<UsageError>([&] { group.reduce_parts({memory}, memory, plan).wait(); }),
                 HasSubstr("reduce_parts #2"));
+  });
+}
+
+TEST(Communicator, TellsPreparedReductionsApart) {
+  testing_support::run_ranks(2, [](Communicator& group) {
+    const Tensor memory = group.allocate(64, DType::f32);
+    const auto plan = std::make_shared<SumPlan>(ordered_plan(2));
+    PreparedReduction first = group.prepare_reduce_parts({memory}, memory, plan);
+    PreparedReduction second = group.prepare_reduce_parts({memory}, memory, plan);
+    first.start().wait();
+    PreparedReduction& wrong = group.rank() == 0 ? first : second;
+    EXPECT_THAT(message_of<UsageError>([&] { wrong.start().wait(); }),
+                HasSubstr("reduce_parts #5"));
+  });
+}
+
+TEST(Communicator, APreparedReductionWaitsForItsInputAndFailsWithIt) {
+  testing_support::run_ranks(2, [](Communicator& group) {
+    const Tensor memory = group.allocate(4, DType::f32);
+    const auto plan = std::make_shared<SumPlan>(ordered_plan(2));
+    PreparedReduction sum = group.prepare_reduce_parts({memory}, memory, plan);
+    const Event ready = Event::make();
+    const Work work = sum.start(ready);
+    EXPECT_FALSE(work.done());
+    std::fill_n(memory.as<float>(), 4, 2.0F);
+    ready.reach();
+    work.wait();
+    EXPECT_EQ(memory.as<float>()[3], 4.0F);
+    const Event failed = Event::make();
+    failed.fail(std::make_exception_ptr(NumericError("the input is wrong", "")));
+    EXPECT_THAT(message_of<NumericError>([&] { sum.start(failed).wait(); }),
+                HasSubstr("the input is wrong"));
+    EXPECT_THROW(sum.start().wait(), NumericError);  // as everything after a failure
   });
 }
 

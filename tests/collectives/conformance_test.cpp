@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/kernels.h"
+#include "lockstep/collectives/prepared_reduction.h"
 #include "tests/support/on_device.h"
 #include "tests/support/tree_sum.h"
 
@@ -204,6 +205,30 @@ TEST_P(Conformance, ReducesPartsByTheTreeInPlace) {
         for (std::int64_t i = 0; i < size; ++i) {
           ASSERT_EQ(sum.as<float>()[i], testing_support::tree_sum(leaf_values(i)))
               << size << " elements, element " << i;
+        }
+      }
+    }
+  });
+}
+
+// Two of them, started without waiting, in every order of what is ready first; one rank is late.
+TEST_P(Conformance, CarriesOutPreparedReductionsAgainAndAgain) {
+  run([](Communicator& group) {
+    const auto plan = std::make_shared<SumPlan>(ordered_plan(group.size()));
+    for (const std::int64_t size : {1, 100, 1025, 100'003}) {
+      const Tensor one = group.allocate(size, DType::f32);
+      const Tensor other = group.allocate(size, DType::f32);
+      PreparedReduction first = group.prepare_reduce_parts({one}, one, plan);
+      PreparedReduction second = group.prepare_reduce_parts({other}, other, plan);
+      for (int round = 0; round < 4; ++round) {
+        filled(one, group.rank());
+        filled(other, group.rank());
+        if (round == group.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        const Work sums[] = {first.start(), second.start()};
+        for (const Work& sum : sums) sum.wait();
+        for (const Tensor& sum : {one, other}) {
+          const auto wanted = [&](auto i) { return rank_ordered_sum(group.size(), i); };
+          EXPECT_EQ(differences(sum, wanted), 0) << size << " elements, round " << round;
         }
       }
     }

@@ -29,8 +29,7 @@ std::vector<float> expected(const SumPlan& plan, std::vector<std::vector<float>>
   return parts[static_cast<std::size_t>(plan.result)];
 }
 
-void check(const SumPlan& plan, std::size_t count, std::size_t begin, std::size_t end,
-           Lines lines) {
+void check(const SumPlan& plan, std::size_t count, std::size_t begin, std::size_t end, Walk walk) {
   const auto total = static_cast<std::size_t>(
       std::accumulate(plan.parts_of_rank.begin(), plan.parts_of_rank.end(), 0));
   std::vector<std::vector<float>> parts = make_parts(total, count);
@@ -45,7 +44,7 @@ void check(const SumPlan& plan, std::size_t count, std::size_t begin, std::size_
   const std::vector<std::vector<float>> before = parts;
   std::vector<const float*> in;
   for (const auto& values : parts) in.push_back(values.data());
-  run_sum(plan, in, outs, begin, end, lines);
+  run_sum(plan, in, outs, begin, end, walk);
   part = 0;
   for (const int own : plan.parts_of_rank) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -57,8 +56,11 @@ void check(const SumPlan& plan, std::size_t count, std::size_t begin, std::size_
 }
 
 void check(const SumPlan& plan, std::size_t count, std::size_t begin, std::size_t end) {
-  check(plan, count, begin, end, Lines::as_they_come);
-  check(plan, count, begin, end, Lines::fetched_ahead);
+  for (const Lines lines : {Lines::as_they_come, Lines::fetched_ahead}) {
+    for (const Direction direction : {Direction::upward, Direction::downward}) {
+      check(plan, count, begin, end, {.lines = lines, .direction = direction});
+    }
+  }
 }
 
 TEST(SumProgram, StoresTheSumOfItsElementsToEveryOutputAndTouchesNoOther) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/collectives/agree.h"
+#include "lockstep/collectives/prepared_reduction.h"
 #include "tools/bench/bench.h"
 
 namespace lockstep::tools {
@@ -25,9 +26,24 @@ float value_of(std::int64_t i, int rank) { return static_cast<float>((i % 97) + 
 // Small operations are timed in a row: one alone takes less than the ranks need to begin together.
 std::int64_t calls_together(std::int64_t bytes) { return bytes < 65536 ? 50 : 1; }
 
-Work reduce(Communicator& world, const Tensor& arena, const std::shared_ptr<SumPlan>& plan) {
-  if (!plan) return world.all_reduce(arena, ReduceOp::sum);
-  return world.reduce_parts({arena}, arena, plan);
+// A sum of one size: prepared as gradients' are where the order is stated, else all_reduce.
+struct Sum {
+  Communicator& world;
+  Tensor arena;
+  std::optional<PreparedReduction> prepared;
+
+  void operator()() {
+    (prepared ? prepared->start() : world.all_reduce(arena, ReduceOp::sum)).wait();
+  }
+};
+
+Sum sum_of(Communicator& world, std::int64_t elements, bool is_ordered) {
+  Sum sum{world, world.allocate(elements, DType::f32), {}};
+  if (is_ordered) {
+    const auto plan = std::make_shared<SumPlan>(ordered_plan(world.size()));
+    sum.prepared.emplace(world.prepare_reduce_parts({sum.arena}, sum.arena, plan));
+  }
+  return sum;
 }
 
 [[noreturn]] void refuse(ProcessGroup& group, std::int64_t i, std::int64_t size, float is,
@@ -38,10 +54,11 @@ Work reduce(Communicator& world, const Tensor& arena, const std::shared_ptr<SumP
                      "this is a fault of the communicator: report it");
 }
 
-void check(ProcessGroup& group, const Tensor& arena, const std::shared_ptr<SumPlan>& plan) {
+void check(ProcessGroup& group, Sum& sum_up) {
+  const Tensor& arena = sum_up.arena;
   float* values = arena.as<float>();
   for (std::int64_t i = 0; i < arena.size(); ++i) values[i] = value_of(i, group.rank());
-  reduce(group.world(), arena, plan).wait();
+  sum_up();
   for (std::int64_t i = 0; i < arena.size(); ++i) {
     float sum = 0.0F;
     for (int rank = 0; rank < group.size(); ++rank) sum += value_of(i, rank);
@@ -54,15 +71,15 @@ float cancelling(ProcessGroup& group) {
   return group.rank() + 1 < group.size() ? 1.0F : static_cast<float>(1 - group.size());
 }
 
-std::vector<double> sample(ProcessGroup& group, const Tensor& arena,
-                           const std::shared_ptr<SumPlan>& plan, std::int64_t repeats) {
+std::vector<double> sample(ProcessGroup& group, Sum& sum_up, std::int64_t repeats) {
+  const Tensor& arena = sum_up.arena;
   const std::int64_t calls = calls_together(4 * arena.size());
   float* values = arena.as<float>();
   std::vector<double> seconds;
   for (std::int64_t i = 0; i <= repeats; ++i) {
     std::fill_n(values, arena.size(), cancelling(group));
     const double time = timed(group, [&] {
-      for (std::int64_t call = 0; call < calls; ++call) reduce(group.world(), arena, plan).wait();
+      for (std::int64_t call = 0; call < calls; ++call) sum_up();
     });
     if (i > 0) seconds.push_back(time / static_cast<double>(calls));
     const float* wrong =
@@ -116,19 +133,15 @@ class Sizes {
 void run(ProcessGroup& group, const BenchOptions& options) {
   const auto repeats = options.own.integer("repeats");
   const double share = 2.0 * (group.size() - 1) / group.size();
-  std::shared_ptr<SumPlan> plan;
-  if (options.own.text("reduction") == "ordered") {
-    plan = std::make_shared<SumPlan>(ordered_plan(group.size()));
-  }
-  std::map<std::int64_t, Tensor> arenas;
+  const bool is_ordered = options.own.text("reduction") == "ordered";
+  std::map<std::int64_t, Sum> sums;
   Sizes sizes(group, options.own.text("sizes"));
   while (const auto bytes = sizes.next()) {
-    if (!arenas.contains(*bytes)) {
-      arenas.emplace(*bytes, group.world().allocate(*bytes / 4, DType::f32));
-      check(group, arenas.at(*bytes), plan);
+    if (!sums.contains(*bytes)) {
+      sums.emplace(*bytes, sum_of(group.world(), *bytes / 4, is_ordered));
+      check(group, sums.at(*bytes));
     }
-    const Tensor& arena = arenas.at(*bytes);
-    const std::vector<double> seconds = sample(group, arena, plan, repeats);
+    const std::vector<double> seconds = sample(group, sums.at(*bytes), repeats);
     nlohmann::ordered_json line = {
         {"bytes", *bytes}, {"repeats", repeats}, {"calls", calls_together(*bytes)}};
     add_spread(line, "seconds", seconds);

@@ -18,6 +18,7 @@ class Backend;              // collectives/backend.h
 class AbortSignal;          // collectives/abort_signal.h
 class CommunicationThread;  // collectives/communication_thread.h
 class LedgerRing;
+class PreparedReduction;  // lockstep/collectives/prepared_reduction.h
 class Trace;
 
 enum class ReduceOp : std::uint8_t { sum, min, max };
@@ -117,6 +118,10 @@ class Communicator {
   Work reduce_parts(std::vector<Tensor> parts, Tensor out, std::shared_ptr<const SumPlan> plan,
                     const Event& ready = {});
 
+  /// For a reduce_parts that is repeated. Collective, and returns when all ranks have called it.
+  PreparedReduction prepare_reduce_parts(std::vector<Tensor> parts, Tensor out,
+                                         std::shared_ptr<const SumPlan> plan);
+
   /// reduce_parts, of which this rank needs only its slice: elements [edges[rank()],
   /// edges[rank() + 1]) of `out`. What the rest of `out` contains is not specified. `edges`: size()
   /// + 1 of them, the same on every rank, rising from 0 to out.size().
@@ -139,6 +144,7 @@ class Communicator {
   std::uint64_t bytes_moved() const noexcept;
 
  private:
+  friend class PreparedReduction;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from train import (BIN, SOURCE, TINY, Job, alive, clean_environment, command, lines_of, newest_commit,  # noqa: E402
                    result_of, train)  # fmt: skip
 
-OPTIONS = {**TINY, "steps": 300, "checkpoint.every": 1000}
+OPTIONS = {**TINY, "steps": 800, "checkpoint.every": 5000}
 
 
 def notice(folder, peace, number):
@@ -52,17 +52,17 @@ def pause(folder, peace):
     assert train(1, options, folder / "pause.log") == 0
     assert result_of(folder / "pause")["weights_sha256"] == peace
     assert train(2, options, folder / "again.log") == 0
-    assert newest_commit(folder / "pause") == (2, 300), "a finished run was saved again"
+    assert newest_commit(folder / "pause") == (2, 800), "a finished run was saved again"
     print("pause_at = 7, resumed to the same bits; a finished run stays as it is")
 
 
 def until_done(folder, peace):
     run = folder / "until"
-    options = {**OPTIONS, "run": run, "checkpoint.every": 20}
+    options = {**OPTIONS, "run": run, "checkpoint.every": 100}
     script = [str(SOURCE / "scripts/run-until-done"), "--run", str(run), "--", *command(2, options)]
     environment = {**clean_environment(), "LOCKSTEP_BIN": BIN}
     process = subprocess.Popen(script, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    for step, victim in ((60, 0), (150, 1)):
+    for step, victim in ((200, 0), (450, 1)):
         while max(lines_of(run), default=0) < step and process.poll() is None:
             time.sleep(0.02)
         os.kill(json.loads((run / "attempt.json").read_text())["pids"][victim], signal.SIGKILL)

@@ -34,6 +34,9 @@ import roofline  # noqa: E402
 # Of the shapes of gpt2-124m what parity needs; over the fakes, all is small.
 PARITY = {"layers": 4, "hidden": 256, "heads": 4, "context": 256, "vocab": 1000}
 SMALL = {"layers": 2, "hidden": 32, "heads": 2, "context": 32, "vocab": 256}
+# NCCL refuses two ranks on one GPU of one host; told of a host each, it takes the network.
+HOST_EACH = ["sh", "-c", 'NCCL_HOSTID="host-$OMPI_COMM_WORLD_RANK" exec "$0" "$@"']
+LOOPBACK = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
 LIMITS = {"logits": 1e-5, "gradients": 1e-4, "losses": 1e-5}  # of f32, relative L2, L2, absolute
 
 
@@ -138,11 +141,12 @@ class Machine:
                 "nccl": self.suite([self.build / "bin/nccl_test", "--gtest_filter=*Conformance*:*Nccl*"], clock),
                 "job": self.suite([*self.job(1), group, "--device=cuda", "--gtest_filter=*Conformance*"], clock)}  # fmt: skip
 
-    def train(self, folder, name, clock, ranks=1, device="cuda:0", changes=None, environment=None, paused=False):
+    def train(self, folder, name, clock, ranks=1, device="cuda:0", changes=None, environment=None, paused=False,
+              wrapper=()):
         options = {"run": folder / name, "data.source": f"text:{ROOT}/include", "device": device, "steps": 20,
                    "batch.global": 8, "batch.micro": 2, "seed": 3, "optim.lr": 1e-3, "schedule.warmup": 5,
                    "eval.every": 0, **(changes or {})}  # fmt: skip
-        words = [*self.job(ranks), self.lockstep, "train", *model_words(self.shape)]
+        words = [*self.job(ranks), *wrapper, self.lockstep, "train", *model_words(self.shape)]
         words += [word for key, value in options.items() for word in (f"--{key}", value)]
         try:
             run(words, clock.left(), environment)
@@ -199,18 +203,13 @@ class Machine:
         with tempfile.TemporaryDirectory(prefix="lockstep gpu ") as name:
             folder = pathlib.Path(name)
             alone = self.train(folder, "alone", clock)
-            # NCCL refuses two ranks on one GPU of one host; a host each makes it take the network.
-            wrapper = folder / "a host each"
-            wrapper.write_text('#!/bin/sh\nNCCL_HOSTID="host-$OMPI_COMM_WORLD_RANK" exec "%s" "$@"\n' % self.lockstep)
-            wrapper.chmod(0o755)
-            before, self.lockstep = self.lockstep, wrapper
-            try:
-                both = self.train(folder, "both", clock, ranks=2, changes={"backend": "nccl"},
-                                  environment={"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"})  # fmt: skip
-            finally:
-                self.lockstep = before
+            both = self.train(folder, "both", clock, ranks=2, changes={"backend": "nccl"}, environment=LOOPBACK,
+                              wrapper=HOST_EACH)  # fmt: skip
             require(both == alone, "two ranks have other bits than one")
-        return {"same_bits": True}
+        group = self.build / "bin/process_group_mpi_test"
+        suite = self.suite([*self.job(2), *HOST_EACH, group, "--device=cuda:0", "--backend=nccl",
+                            "--gtest_filter=*Conformance*"], clock, LOOPBACK)  # fmt: skip
+        return {"same_bits": True, "conformance": suite}
 
 
 def distance(ours, theirs):

@@ -60,6 +60,23 @@ TEST(CudaStream, WaitsForAnotherStreamOnTheDevice) {
   EXPECT_EQ(steps, 12);
 }
 
+// Host functions of all streams may share one thread, and communication learns by one that its
+// input is there: a wait for the host must hold up none of them.
+TEST(CudaStream, AWaitForTheHostHoldsUpNoOtherStream) {
+  Stream waiting(kGpu);
+  Stream other(kGpu);
+  const Event gate = Event::make();
+  waiting.wait(gate);
+  const Event behind = waiting.record();
+  const Event told = Event::make();
+  other.enqueue([] {});
+  other.record().on_done([told] { told.reach(); });
+  EXPECT_TRUE(told.wait_for(5s));
+  EXPECT_FALSE(behind.done());
+  gate.fail(std::make_exception_ptr(DataError("a bad token", "look at it")));
+  EXPECT_THROW(behind.wait(), DataError);
+}
+
 TEST(CudaStream, CallsBackOnceWhenAnEventIsReached) {
   Stream stream(kGpu);
   const Event gate = Event::make();

@@ -40,7 +40,7 @@ Batch random_batch(const TrainOptions& options, std::int64_t leaf) {
 Batch on_device(Stream& stream, const Batch& host) {
   if (stream.device().kind == DeviceKind::cpu) return host;
   const auto copy = [&](const Tensor& tensor) {
-    const Tensor twin(stream.device(), tensor.shape(), tensor.dtype());
+    Tensor twin(stream.device(), tensor.shape(), tensor.dtype());
     copy_now(tensor, twin);
     return twin;
   };

@@ -326,8 +326,8 @@ def read_options(words):
     parser.add_argument("--batch.micro", dest="batch_micro", type=int, default=16, help="of them in a leaf")
     parser.add_argument("--precision", choices=["f32", "bf16", "fp16"], default="bf16")
     parser.add_argument("--tf32", action="store_true", help="f32 products in TF32; ours are not")
-    parser.add_argument("--attention", choices=["f32", "bf16"], default="f32",
-                        help="products of attention; training takes f32 on CUDA cores so far")  # fmt: skip
+    parser.add_argument("--attention", choices=["f32", "bf16"],
+                        help="products of attention [bf16 with --precision bf16, as in training, else f32]")  # fmt: skip
     parser.add_argument("--reduction", choices=["invariant", "ordered", "fast"], default="invariant")
     parser.add_argument("--device", choices=DEVICES, default="h200")
     for name, value, what in (("bandwidth", 0.85, "memory's bandwidth"), ("tensor", 0.65, "tensor cores' peak"),
@@ -340,6 +340,7 @@ def read_options(words):
     options = parser.parse_args(words)
     if options.batch_micro < 1 or options.batch_global < 1 or options.batch_global % options.batch_micro:
         parser.error("batch.micro divides batch.global")
+    options.attention = options.attention or ("bf16" if options.precision == "bf16" else "f32")
     return options
 
 

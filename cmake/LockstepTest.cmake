@@ -2,6 +2,10 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
+# What the tests of devices need, all that is wanted of a build with fake CUDA libraries
+# (scripts/check-cuda).
+add_custom_target(fakes_tests)
+
 # lockstep_test(name SOURCES a_test.cpp … LIBS lockstep_core … [LABEL unit] [TIMEOUT seconds])
 # One binary; ctest lists each of its tests by its sentence.
 function(lockstep_test name)
@@ -14,9 +18,13 @@ function(lockstep_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main lockstep_options)
+  if(ARG_LABEL STREQUAL fakes)
+    add_dependencies(fakes_tests ${name})
+  endif()
   gtest_discover_tests(
     ${name}
     DISCOVERY_MODE PRE_TEST
+    DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
 endfunction()
 

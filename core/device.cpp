@@ -33,6 +33,11 @@ void require_device(Device device) {
                     "use device = cpu, or see what is missing: " + cuda::device_report());
 }
 
+DeviceMemory memory_of(Device device) {
+  if (device.kind == DeviceKind::cuda) return cuda::memory_of(device);
+  throw DeviceError("cpu has no memory of its own", "ask for that of a cuda device");
+}
+
 std::string cuda_report() { return cuda::device_report(); }
 
 }  // namespace lockstep

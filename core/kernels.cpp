@@ -105,18 +105,19 @@ void bias_gelu_forward(Stream& stream, const Tensor& bias, const Tensor& x, cons
 }
 
 void attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tensor& y,
-                       const Tensor& log_sum_exp) {
+                       const Tensor& log_sum_exp, AttentionMath math) {
   check_attention(Arguments("attention_forward", stream), qkv, heads, y, log_sum_exp);
-  table_of(stream).attention_forward(stream, qkv, heads, y, log_sum_exp);
+  table_of(stream).attention_forward(stream, qkv, heads, y, log_sum_exp, math);
 }
 
 void attention_backward(Stream& stream, const Tensor& qkv, const Tensor& y, const Tensor& y_grad,
-                        const Tensor& log_sum_exp, int heads, const Tensor& qkv_grad) {
+                        const Tensor& log_sum_exp, int heads, const Tensor& qkv_grad,
+                        AttentionMath math) {
   const Arguments arguments("attention_backward", stream);
   check_attention(arguments, qkv, heads, y, log_sum_exp);
   arguments.sized("y_grad", y_grad, y.size());
   arguments.sized("qkv_grad", qkv_grad, qkv.size());
-  table_of(stream).attention_backward(stream, qkv, y, y_grad, log_sum_exp, heads, qkv_grad);
+  table_of(stream).attention_backward(stream, qkv, y, y_grad, log_sum_exp, heads, qkv_grad, math);
 }
 
 void embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& token_table,

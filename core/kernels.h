@@ -60,15 +60,23 @@ void gelu_backward(Stream& stream, const Tensor& x, const Tensor& y_grad, const 
 /// y = gelu(x + bias) with x [N, C] replaced by x + bias, which backward needs.
 void bias_gelu_forward(Stream& stream, const Tensor& bias, const Tensor& x, const Tensor& y);
 
+/// What the products of attention may be computed in. Softmax, sums and gradients are f32 in both.
+enum class AttentionMath : std::uint8_t {
+  f32,
+  bf16,  // queries, keys, values, probabilities and their gradients rounded to bf16, on tensor
+         // cores
+};
+
 /// Causal softmax attention without a T×T matrix (online softmax over key blocks: Milakov &
 /// Gimelshein 2018; Dao et al., FlashAttention, 2022). qkv [B, T, 3C] as query | key | value, heads
 /// of C/heads side by side; y [B, T, C]; log_sum_exp [B, heads, T] is kept for backward. Scale
-/// 1/√(C/heads).
+/// 1/√(C/heads). The CPU computes in f32 whatever `math` allows.
 void attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tensor& y,
-                       const Tensor& log_sum_exp);
+                       const Tensor& log_sum_exp, AttentionMath math = AttentionMath::f32);
 /// qkv_grad [B, T, 3C] is overwritten.
 void attention_backward(Stream& stream, const Tensor& qkv, const Tensor& y, const Tensor& y_grad,
-                        const Tensor& log_sum_exp, int heads, const Tensor& qkv_grad);
+                        const Tensor& log_sum_exp, int heads, const Tensor& qkv_grad,
+                        AttentionMath math = AttentionMath::f32);
 
 /// y [B, T, C] = token_table[tokens [B, T] i32] + position_table[t]. The tables are both f32, bf16
 /// or f16. A token outside the table is a DataError that names row, column and value; it fails the

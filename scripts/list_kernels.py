@@ -99,6 +99,10 @@ def main():
             if kernel["spills"]:
                 faults.append(f"{source}: {name} spills {kernel['spills']} bytes on {kernel['sm']}")
     (print_table if options.table else print_list)(all_kernels)
+    if all_kernels and not options.table:
+        most = max(kernel["registers"] for kernel in all_kernels)
+        spills = sum(kernel["spills"] > 0 for kernel in all_kernels)
+        print(f"kernels: {len(all_kernels)}, registers at most {most}, {spills} with spills")
     for fault in faults:
         print(fault, file=sys.stderr)
     sys.exit(1 if faults else 0)

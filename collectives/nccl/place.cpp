@@ -5,11 +5,13 @@
 #include <nccl.h>
 
 #include <array>
+#include <cstdlib>
 
 #include "collectives/control_frame.h"
 #include "collectives/host_identity.h"
 #include "collectives/nccl/check.h"
 #include "core/cuda/check.h"
+#include "lockstep/collectives/process_group.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::nccl {
@@ -22,11 +24,10 @@ std::string gpu_of(Device device) {
   return id.data();
 }
 
-std::string version_text() {
-  int version = 0;
-  check(ncclGetVersion(&version), "ncclGetVersion");
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
+// NCCL's own idea of a host, where it is told one: by it two ranks can share a GPU, to try things.
+std::string host_key_of(const HostIdentity& host) {
+  const char* const told = std::getenv("NCCL_HOSTID");
+  return host.key + (told != nullptr ? std::string("/") + told : std::string());
 }
 
 }  // namespace
@@ -34,11 +35,11 @@ std::string version_text() {
 Place own_place(Device device) {
   Place place;
   const HostIdentity host = host_identity();
-  place.host_key = host.key;
+  place.host_key = host_key_of(host);
   place.host = host.name;
   try {
     place.gpu = gpu_of(device);
-    place.version = version_text();
+    place.version = nccl_version();
   } catch (const Error& error) {
     place.failure = error.what();
     static_cast<void>(cudaGetLastError());  // or the next check of a launch would find it
@@ -96,3 +97,10 @@ void check_places(const std::vector<int>& job_ranks, const std::vector<Place>& p
 }
 
 }  // namespace lockstep::nccl
+
+std::string lockstep::nccl_version() {
+  int version = 0;
+  nccl::check(ncclGetVersion(&version), "ncclGetVersion");
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}

@@ -185,7 +185,7 @@ HWY_EXPORT(attention_backward_heads);
 
 void cpu::attention_backward(Stream& stream, const Tensor& qkv, const Tensor& y,
                              const Tensor& y_grad, const Tensor& log_sum_exp, int heads,
-                             const Tensor& qkv_grad) {
+                             const Tensor& qkv_grad, AttentionMath /*math*/) {
   AttentionArrays shape = attention_sizes(qkv, heads);
   stream.enqueue([=]() mutable {
     if (qkv.size() == 0) return;

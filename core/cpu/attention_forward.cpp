@@ -153,7 +153,7 @@ HWY_EXPORT(attention_heads);
 }  // namespace
 
 void cpu::attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tensor& y,
-                            const Tensor& log_sum_exp) {
+                            const Tensor& log_sum_exp, AttentionMath /*math*/) {
   AttentionArrays shape = attention_sizes(qkv, heads);
   stream.enqueue([=]() mutable {
     if (qkv.size() == 0) return;

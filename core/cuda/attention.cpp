@@ -60,11 +60,6 @@ Grid grid_of(const AttentionSizes& sizes, int threads, unsigned shared_bytes) {
 }  // namespace
 
 void attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tensor& y,
-                       const Tensor& log_sum_exp) {
-  attention_forward(stream, qkv, heads, y, log_sum_exp, AttentionMath::f32);
-}
-
-void attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tensor& y,
                        const Tensor& log_sum_exp, AttentionMath math) {
   AttentionSizes sizes = sizes_of(Arguments("attention_forward", stream), qkv, heads);
   if (qkv.size() == 0) return;
@@ -83,11 +78,6 @@ void attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tenso
     launch(kAttentionForward[index],
            grid_of(sizes, kAttentionThreads, attention_shared_bytes(width, 2, true)), args, stream);
   }
-}
-
-void attention_backward(Stream& stream, const Tensor& qkv, const Tensor& y, const Tensor& y_grad,
-                        const Tensor& log_sum_exp, int heads, const Tensor& qkv_grad) {
-  attention_backward(stream, qkv, y, y_grad, log_sum_exp, heads, qkv_grad, AttentionMath::f32);
 }
 
 void attention_backward(Stream& stream, const Tensor& qkv, const Tensor& y, const Tensor& y_grad,

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "core/cuda/check.h"
+#include "core/cuda/current_device.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -57,6 +58,16 @@ std::string device_name(int device) {
   check(cudaGetDeviceProperties(&properties, device), "name of cuda:" + std::to_string(device));
   return std::string(properties.name) + " (" + std::to_string(properties.major) + "." +
          std::to_string(properties.minor) + ")";
+}
+
+DeviceMemory memory_of(Device device) {
+  const std::string what = "memory of " + to_string(device);
+  const CurrentDevice current(device, what);
+  std::size_t left = 0;
+  DeviceMemory memory;
+  check(cudaMemGetInfo(&left, &memory.total), what);
+  memory.used = memory.total - left;
+  return memory;
 }
 
 std::string device_report() {

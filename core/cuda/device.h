@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "lockstep/core/device.h"
+
 namespace lockstep::cuda {
 
 /// The CUDA devices that this process may use: 0 without a driver, and in a build without CUDA.
@@ -12,6 +14,9 @@ int device_count();
 /// (9.0)", and the library of its matrix products, "cuBLASLt 13.1.0".
 std::string device_name(int device);
 std::string gemm_library();
+
+/// Throws DeviceError for a device that is not there.
+DeviceMemory memory_of(Device device);
 
 /// For a reader: "cuda: …" with the versions of runtime and driver, then a line a device with its
 /// name, compute capability and memory; or what is missing and what to do about it. Never throws

@@ -4,7 +4,7 @@
 set(LOCKSTEP_CUDA_HOST_SOURCES
     attention.cpp convert.cpp copy.cpp cross_entropy.cpp device.cpp elementwise.cpp embedding.cpp
     gelu.cpp gemm.cpp gemm_context.cpp index_check.cpp kernel_table.cpp layer_norm.cpp memory.cpp
-    optimizer_steps.cpp square_sums.cpp stream.cpp)
+    nvml.cpp optimizer_steps.cpp square_sums.cpp stream.cpp)
 if(NOT LOCKSTEP_CUDA_FAKE)
   list(APPEND LOCKSTEP_CUDA_HOST_SOURCES launch.cpp)
 endif()
@@ -13,7 +13,7 @@ set(LOCKSTEP_CUDA_ATTENTION_SOURCES attention_backward.cu attention_backward_bf1
 set(LOCKSTEP_CUDA_KERNEL_SOURCES
     check_indices.cu column_sums.cu convert.cu cross_entropy.cu elementwise.cu embedding.cu gelu.cu
     layer_norm.cu optimizer_steps.cu square_sums.cu)
-set(LOCKSTEP_CUDA_TWIN_SOURCES attention_twins.cpp twins_elementwise.cpp twins_embedding.cpp
+set(LOCKSTEP_CUDA_TWIN_SOURCES attention_bf16.cpp attention_twins.cpp twins_elementwise.cpp twins_embedding.cpp
                                twins_optimizers.cpp twins_rows.cpp)
 list(TRANSFORM LOCKSTEP_CUDA_HOST_SOURCES PREPEND "${CMAKE_CURRENT_LIST_DIR}/")
 list(TRANSFORM LOCKSTEP_CUDA_ATTENTION_SOURCES PREPEND "${CMAKE_CURRENT_LIST_DIR}/kernels/")

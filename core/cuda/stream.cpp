@@ -11,6 +11,7 @@
 
 #include "core/cuda/current_device.h"
 #include "core/cuda/gemm_context.h"
+#include "core/memory.h"
 
 namespace lockstep::detail {
 namespace {
@@ -179,6 +180,60 @@ class CudaPoint final : public DevicePoint {
   cudaEvent_t event_ = nullptr;
 };
 
+// Words that devices wait for. They are kept for the next: cudaFreeHost waits for all work of a
+// device, also for that which waits for a word. Never destroyed, as other memory of devices.
+class Words {
+ public:
+  static Words& all() {
+    static auto& words = *new Words;
+    return words;
+  }
+
+  /// A word that is 0. Given back when its last user is gone, without a call of CUDA.
+  std::shared_ptr<std::uint32_t> take(Device device) {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) allocate(device);
+    std::uint32_t* const word = free_.back();
+    free_.pop_back();
+    *word = 0;
+    return {word, [this](std::uint32_t* spent) {
+              const std::lock_guard give(mutex_);
+              free_.push_back(spent);
+            }};
+  }
+
+ private:
+  void allocate(Device device) {
+    constexpr std::size_t count = 1024;
+    blocks_.push_back(cuda::pinned_memory(device, count * sizeof(std::uint32_t)));
+    auto* const first = static_cast<std::uint32_t*>(blocks_.back().get());
+    for (std::size_t i = 0; i < count; ++i) free_.push_back(first + i);
+  }
+
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<void>> blocks_;
+  std::vector<std::uint32_t*> free_;
+};
+
+// Lets a stream wait for the host without a host function that waits, which would hold up those of
+// all other streams: the driver may run them on one thread. The driver's function is looked up at
+// run time, as nothing of it is linked; false where it is too old.
+bool wait_for_word(cudaStream_t stream, const std::uint32_t* word) {
+  using Function = int (*)(cudaStream_t, unsigned long long, std::uint32_t, unsigned);  // in cuda.h
+  static const Function function = [] {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+    const cudaError_t status = cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &found,
+                                                                12000, cudaEnableDefault, &result);
+    if (status != cudaSuccess) static_cast<void>(cudaGetLastError());
+    const bool is_there = status == cudaSuccess && result == cudaDriverEntryPointSuccess;
+    return is_there ? reinterpret_cast<Function>(found) : nullptr;
+  }();
+  constexpr unsigned greater_or_equal = 0;
+  return function != nullptr &&
+         function(stream, reinterpret_cast<std::uintptr_t>(word), 1, greater_or_equal) == 0;
+}
+
 class CudaStream final : public StreamQueue {
  public:
   explicit CudaStream(Device device)
@@ -212,12 +267,22 @@ class CudaStream final : public StreamQueue {
     if (point) {
       cuda::check(cudaStreamWaitEvent(stream_.get(), point->native(), 0), "wait for an event");
       enqueue([point] { point->check_tasks(); });
+    } else if (!event.done()) {
+      wait_for_host(event);
     } else {
-      enqueue([event] { event.wait(); });
+      enqueue([event] { event.wait(); });  // throws what it has failed with
     }
   }
 
  private:
+  void wait_for_host(const Event& event) {
+    const auto word = Words::all().take(device_);
+    if (!wait_for_word(stream_.get(), word.get())) return enqueue([event] { event.wait(); });
+    event.on_done([word] { std::atomic_ref(*word).store(1, std::memory_order_release); });
+    // Behind it, so the word is there until it has been seen, and a failure goes on from there.
+    enqueue([event, word] { event.wait(); });
+  }
+
   Device device_;
   std::shared_ptr<Shared> shared_;  // before the stream, whose tasks use it to the end
   CudaStreamHandle stream_;

@@ -2,6 +2,7 @@
 // The CUDA backend of a build without it: the same symbols, and what to do about it.
 #include "core/copy.h"
 #include "core/cuda/device.h"
+#include "core/cuda/nvml.h"
 #include "core/kernel_table.h"
 #include "core/memory.h"
 #include "core/stream_queue.h"
@@ -38,7 +39,13 @@ std::string device_name(int device) {
   throw not_built({.kind = DeviceKind::cuda, .index = device});
 }
 
+DeviceMemory memory_of(Device device) { throw not_built(device); }
+
 std::string gemm_library() { return device_report(); }
+
+FoundSensors find_sensors(Device device) {
+  return {.sensors = nullptr, .reason = not_built(device).what()};
+}
 
 std::shared_ptr<void> device_memory(Device device, std::size_t bytes) {
   static_cast<void>(bytes);

@@ -12,6 +12,7 @@
 #include "lockstep/collectives/run_job.h"
 #include "lockstep/collectives/sum_plan.h"
 #include "lockstep/core/config.h"
+#include "lockstep/core/copy.h"
 #include "lockstep/core/device.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"

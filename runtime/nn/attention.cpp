@@ -4,6 +4,14 @@
 #include "lockstep/runtime/layers.h"
 
 namespace lockstep::nn {
+namespace {
+
+// In bf16 the matrices' other products read rounded factors too.
+kernels::AttentionMath math_of(const Workspace& workspace) {
+  return workspace.type == DType::bf16 ? kernels::AttentionMath::bf16 : kernels::AttentionMath::f32;
+}
+
+}  // namespace
 
 Attention::Attention(Stream& stream, Workspace& workspace, const std::string& name,
                      std::int64_t hidden, int heads)
@@ -28,7 +36,7 @@ Tensor Attention::forward(const Tensor& x) {
   qkv_ = c_attn_.forward(x);
   const Tensor& context = context_.get(x.shape());
   kernels::attention_forward(*stream_, qkv_, heads_, context,
-                             log_sum_exp_.get({x.dim(0), heads_, x.dim(1)}));
+                             log_sum_exp_.get({x.dim(0), heads_, x.dim(1)}), math_of(*workspace_));
   return c_proj_.forward(context);
 }
 
@@ -41,7 +49,7 @@ void Attention::backward(const Tensor& y_grad, const GradientSlot& x_grad) {
   const Tensor& qkv_grad = workspace_->wide.get(qkv_.shape());
   kernels::attention_backward(*stream_, qkv_, context, context_grad,
                               log_sum_exp_.get({shape.at(0), heads_, shape.at(1)}), heads_,
-                              qkv_grad);
+                              qkv_grad, math_of(*workspace_));
   c_attn_.backward(qkv_grad, x_grad);
 }
 

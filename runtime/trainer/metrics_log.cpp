@@ -42,6 +42,18 @@ std::string to_json_line(const StepRecord& record) {
   if (record.eval_loss) add_real(line, "eval_loss", *record.eval_loss);
   if (record.loss_scale) add_real(line, "loss_scale", *record.loss_scale);
   if (record.skipped) add_integer(line, "skipped", *record.skipped);
+  const auto add_gpu = [&](const char* name, const std::optional<double>& value) {
+    if (value) add_real(line, name, *value);
+  };
+  add_gpu("gpu_utilization_ratio", record.gpu.utilization_ratio);
+  const auto add_bytes = [&](const char* name, const std::optional<double>& value) {
+    if (value) add_integer(line, name, static_cast<std::int64_t>(*value));
+  };
+  add_bytes("gpu_memory_used_bytes", record.gpu.memory_used_bytes);
+  add_bytes("gpu_memory_total_bytes", record.gpu.memory_total_bytes);
+  add_gpu("gpu_power_watts", record.gpu.power_watts);
+  add_gpu("gpu_temperature_celsius", record.gpu.temperature_celsius);
+  add_gpu("gpu_throttle_seconds_total", record.gpu.throttle_seconds_total);
   return line + "}\n";
 }
 

@@ -8,6 +8,16 @@
 
 namespace lockstep {
 
+/// What the log says of rank 0's GPU; names without "gpu_". What its driver does not say is absent.
+struct GpuRecord {
+  std::optional<double> utilization_ratio = {};
+  std::optional<double> memory_used_bytes = {};
+  std::optional<double> memory_total_bytes = {};
+  std::optional<double> power_watts = {};
+  std::optional<double> temperature_celsius = {};
+  std::optional<double> throttle_seconds_total = {};  // of this attempt, by power or heat
+};
+
 /// One logged step. Reals are printed as %.9g, so that equal bits of an f32 mean equal text; a
 /// value that is not finite is null.
 struct StepRecord {
@@ -25,6 +35,7 @@ struct StepRecord {
   std::optional<double> eval_loss = {};
   std::optional<double> loss_scale = {};     // fp16: of this step
   std::optional<std::int64_t> skipped = {};  // fp16: updates withheld so far
+  GpuRecord gpu = {};
 };
 
 /// The line, with its line feed.

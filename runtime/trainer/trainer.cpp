@@ -85,8 +85,9 @@ void Trainer::State::step() {
 void Trainer::State::close_step() {
   if (!open_step) return;
   take_outcome();
-  const StepRecord record = std::exchange(open_step, std::nullopt)->record;
+  StepRecord record = std::exchange(open_step, std::nullopt)->record;
   if (!leads()) return;
+  if (gpu) record.gpu = gpu->latest();
   progress->add(record);
   if (is_multiple(record.step, options.log_every) || record.eval_loss ||
       record.step == options.steps) {

@@ -184,6 +184,9 @@ void Trainer::State::begin_attempt() {
     folder->write_result({.reason = "running", .attempt = attempt});
     log = std::make_unique<MetricsLog>(folder->path() / "metrics.jsonl");
   });
+  if (options.device.kind == DeviceKind::cuda) {
+    gpu = std::make_unique<GpuMonitor>(options.device, metrics);
+  }
   if (leads()) {
     // mpirun and srun show a terminal to each rank, whatever they write to themselves.
     const bool terminal = group.launcher() == "none" && isatty(STDOUT_FILENO) == 1;
@@ -295,6 +298,7 @@ void Trainer::State::load_or_start() {
     note("optimizer: " + options.optimizer + ", zero 1, " + megabytes(optimizer_elements(state)) +
          " of state on rank 0");
   }
+  if (gpu && !gpu->reason().empty()) note("NOTE no gpu_* metrics: " + gpu->reason());
   if (corpus.held_back.empty() && options.eval_every > 0) {
     note("NOTE nothing is held back: there is no evaluation");
   }

@@ -23,6 +23,7 @@
 #include "lockstep/runtime/samples.h"
 #include "lockstep/runtime/trainer.h"
 #include "runtime/trainer/attempt_files.h"
+#include "runtime/trainer/gpu_monitor.h"
 #include "runtime/trainer/metrics_log.h"
 #include "runtime/trainer/progress.h"
 #include "runtime/trainer/save_metrics.h"
@@ -145,9 +146,10 @@ struct Trainer::State {
   std::int64_t last_save_ns = 0;  // steady clock; on rank 0 it decides
   Metrics metrics;
   SaveMetrics save_metrics{metrics};
-  bool log_is_behind = false;  // lines of metrics.jsonl wait for space on the disk
-  bool notice = false;         // some rank was asked to stop
-  bool finishing = false;      // the last step of the run is being done
+  std::unique_ptr<GpuMonitor> gpu;  // on a cuda device
+  bool log_is_behind = false;       // lines of metrics.jsonl wait for space on the disk
+  bool notice = false;              // some rank was asked to stop
+  bool finishing = false;           // the last step of the run is being done
   std::optional<OpenStep> open_step;
   std::optional<double> last_loss;
   std::optional<double> eval_loss;  // of the weights as they are now, if evaluated

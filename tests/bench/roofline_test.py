@@ -73,11 +73,12 @@ def check_reduction():
 
 def check_attention():
     """Tiles of 64 below and on the diagonal: a bit more than half of T², 2 products forward, 7 backward."""
-    result = estimate()
     pairs = 16 * H * (T * T + 64 * T) // 2
-    near(total(result, "attention_forward", "flops"), L * pairs * 2 * 2 * (C // H))
-    backward = total(result, "attention_backward_keys", "flops") + total(result, "attention_backward_queries", "flops")
-    near(backward, L * pairs * 7 * 2 * (C // H))
+    for words, end in (((), "_bf16"), (("--attention", "f32"), "")):
+        result = estimate(*words)
+        near(total(result, "attention_forward" + end, "flops"), L * pairs * 2 * 2 * (C // H))
+        backward = [total(result, f"attention_backward_{part}{end}", "flops") for part in ("keys", "queries")]
+        near(sum(backward), L * pairs * 7 * 2 * (C // H))
 
 
 def check_bytes():
@@ -109,7 +110,7 @@ def check_names():
     """Every kernel is one of core/cuda, or a product of cuBLASLt."""
     sources = (ROOT / "core/cuda/kernels").glob("*.cu")
     known = set(re.findall(r"\b(\w+)\(const \w+Args ", "\n".join(source.read_text("utf-8") for source in sources)))
-    for words in ((), ("--attention", "bf16"), ("--batch.micro", 4)):
+    for words in ((), ("--precision", "f32"), ("--batch.micro", 4)):
         used = {kernel["kernel"] for kernel in estimate(*words)["kernels"]} - {"gemm"}
         assert used <= known, used - known
 

@@ -4,11 +4,8 @@ if(NOT LOCKSTEP_CUDA AND NOT LOCKSTEP_CUDA_FAKE)
   return()
 endif()
 
-# On GPUs, or over the fakes.
-set(label gpu)
 set(faults "")
 if(LOCKSTEP_CUDA_FAKE)
-  set(label unit)
   set(faults nccl_faults_test.cpp)
 endif()
 lockstep_test(
@@ -22,6 +19,6 @@ lockstep_test(
   LIBS
   lockstep_collectives
   LABEL
-  ${label}
+  ${LOCKSTEP_DEVICE_LABEL}
   TIMEOUT
   120)

@@ -46,16 +46,26 @@ if(LOCKSTEP_CUDA_FAKE)
       add_test(NAME ${name}
                COMMAND "${PROJECT_SOURCE_DIR}/scripts/mpirun-local" -n ${ranks}
                        $<TARGET_FILE:process_group_mpi_test> --device=cuda --backend=${backend})
-      set_tests_properties(${name} PROPERTIES LABELS mpi TIMEOUT 120 RUN_SERIAL ON
+      set_tests_properties(${name} PROPERTIES LABELS fakes TIMEOUT 120 RUN_SERIAL ON
                                               ENVIRONMENT LOCKSTEP_FAKE_GPUS=4)
     endforeach()
   endforeach()
   add_executable(nccl_probe ${CMAKE_CURRENT_LIST_DIR}/nccl_probe.cpp)
+  add_dependencies(fakes_tests nccl_probe process_group_mpi_test)
   target_link_libraries(nccl_probe PRIVATE lockstep_collectives lockstep_options)
   add_test(NAME nccl_fault_test
            COMMAND Python3::Interpreter "${PROJECT_SOURCE_DIR}/tests/fault/nccl_fault_test.py"
                    $<TARGET_FILE:nccl_probe> "${PROJECT_SOURCE_DIR}/scripts/mpirun-local")
-  set_tests_properties(nccl_fault_test PROPERTIES LABELS fault TIMEOUT 180 RUN_SERIAL ON)
+  set_tests_properties(nccl_fault_test PROPERTIES LABELS fakes TIMEOUT 180 RUN_SERIAL ON)
+
+  # Whether every transport really passes the same tests, those between GPUs included.
+  add_test(NAME Conformance.AllTransportsPassTheSameTests
+           COMMAND Python3::Interpreter "${CMAKE_CURRENT_LIST_DIR}/same_conformance_test.py"
+                   $<TARGET_FILE:collectives_test> $<TARGET_FILE:nccl_test>
+                   $<TARGET_FILE:process_group_mpi_test> "${PROJECT_SOURCE_DIR}/scripts/mpirun-local")
+  set_tests_properties(Conformance.AllTransportsPassTheSameTests
+                       PROPERTIES LABELS fakes TIMEOUT 180 RUN_SERIAL ON)
+  add_dependencies(fakes_tests collectives_test)
 endif()
 
 # And over two levels: ranks with another host name count as another host.

@@ -4,11 +4,14 @@
 set_source_files_properties(${LOCKSTEP_CUDA_ATTENTION_SOURCES} PROPERTIES LANGUAGE CXX)
 lockstep_test(
   cuda_attention_kernels_test
+  LABEL
+  fakes
   TIMEOUT
   300
   SOURCES
   cuda_attention_kernels_test.cpp
   "${PROJECT_SOURCE_DIR}/core/cuda/attention.cpp"
+  "${PROJECT_SOURCE_DIR}/tests/fakes/cuda/attention_bf16.cpp"
   "${PROJECT_SOURCE_DIR}/tests/fakes/cuda/block_runner.cpp"
   ${LOCKSTEP_CUDA_ATTENTION_SOURCES}
   LIBS

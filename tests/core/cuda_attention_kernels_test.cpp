@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device kernels of attention themselves, compiled as C++ and run thread by thread: their
 // indices, barriers, masks and fragments, without a GPU. Compared with the CPU's kernels.
+#include <cmath>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
 #include "core/cuda/attention.h"
 #include "core/cuda/attention_args.h"
 #include "tests/core/kernels_support.h"
+#include "tests/fakes/cuda/attention_bf16.h"
 #include "tests/fakes/cuda/block_runner.h"
 
 namespace lockstep {
@@ -41,7 +44,7 @@ void cuda::launch(const char* name, const void* function, Grid grid, const void*
 namespace {
 
 using namespace testing_support;
-using kernels::cuda::AttentionMath;
+using kernels::AttentionMath;
 
 struct Case {
   std::int64_t batch;
@@ -90,6 +93,22 @@ class CudaAttentionKernels : public testing::TestWithParam<Case> {
   Stream stream_{Device{}};
 };
 
+// Σ y ∘ y_grad of each head's row, [B, heads, T].
+Tensor row_products(const Tensor& y, const Tensor& y_grad, const Case& c) {
+  Tensor sums = nan_tensor({c.batch, c.heads, c.length});
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    for (std::int64_t h = 0; h < c.heads; ++h) {
+      for (std::int64_t t = 0; t < c.length; ++t) {
+        const std::int64_t row = ((b * c.length + t) * c.heads + h) * c.width;
+        float& sum = sums.as<float>()[(b * c.heads + h) * c.length + t];
+        sum = std::inner_product(y.as<float>() + row, y.as<float>() + row + c.width,
+                                 y_grad.as<float>() + row, 0.0F);
+      }
+    }
+  }
+  return sums;
+}
+
 void expect_same_bits(const Tensor& one, const Tensor& other) {
   EXPECT_EQ(std::memcmp(one.data(), other.data(), one.bytes()), 0);
 }
@@ -111,6 +130,49 @@ TEST_P(CudaAttentionKernels, MatchTheCpuWhicheverWarpRunsFirst) {
     expect_same_bits(again.log_sum_exp, got.log_sum_exp);
     expect_same_bits(again.qkv_grad, got.qkv_grad);
   }
+}
+
+// The mean distance of two tensors.
+double distance(const Tensor& one, const Tensor& other) {
+  double sum = 0.0;
+  for (std::int64_t i = 0; i < one.size(); ++i) {
+    sum += std::abs(one.as<float>()[i] - other.as<float>()[i]);
+  }
+  return sum / static_cast<double>(one.size());
+}
+
+// What a run over the fakes computes in bf16: as near to the kernels as sums in another order are,
+// and much nearer than f32 is.
+TEST_P(CudaAttentionKernels, OfTheFakesRoundWhatTheKernelsRound) {
+  const Case& c = GetParam();
+  const Tensor qkv = random_tensor({c.batch, c.length, 3 * c.heads * c.width}, 1, 2.0);
+  const Tensor y_grad = random_tensor({c.batch, c.length, c.heads * c.width}, 2);
+  const Results exact = run_on_cpu(qkv, y_grad);
+  const Results wanted = run(qkv, y_grad, AttentionMath::bf16, fake::Turns::ascending);
+  const Results got = outputs_for(c);
+  const cuda::AttentionSizes sizes{.batch = static_cast<int>(c.batch),
+                                   .length = static_cast<int>(c.length),
+                                   .heads = static_cast<int>(c.heads),
+                                   .width = static_cast<int>(c.width),
+                                   .scale = 1.0F / std::sqrt(static_cast<float>(c.width))};
+  fake::attention_forward_bf16({.sizes = sizes,
+                                .qkv = qkv.as<float>(),
+                                .y = got.y.as<float>(),
+                                .log_sum_exp = got.log_sum_exp.as<float>()});
+  const Tensor row_sums = row_products(wanted.y, y_grad, c);
+  const cuda::AttentionBackwardArgs args{.sizes = sizes,
+                                         .qkv = qkv.as<float>(),
+                                         .y = wanted.y.as<float>(),
+                                         .y_grad = y_grad.as<float>(),
+                                         .log_sum_exp = wanted.log_sum_exp.as<float>(),
+                                         .row_sums = row_sums.as<float>(),
+                                         .qkv_grad = got.qkv_grad.as<float>()};
+  fake::attention_backward_keys_bf16(args);
+  fake::attention_backward_queries_bf16(args);
+  EXPECT_LT(distance(got.y, wanted.y), 0.1 * distance(exact.y, wanted.y));
+  EXPECT_LT(distance(got.qkv_grad, wanted.qkv_grad),
+            0.1 * distance(exact.qkv_grad, wanted.qkv_grad));
+  expect_close(got.log_sum_exp, values_of(wanted.log_sum_exp), 5e-6);
 }
 
 // Around the tile of 64 and its padded widths; widths other than multiples of four are not read as

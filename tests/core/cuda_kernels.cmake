@@ -4,11 +4,6 @@ if(NOT LOCKSTEP_CUDA AND NOT LOCKSTEP_CUDA_FAKE)
   return()
 endif()
 
-# On a GPU, or over the fakes.
-set(label gpu)
-if(LOCKSTEP_CUDA_FAKE)
-  set(label unit)
-endif()
 lockstep_test(
   cuda_kernels_test
   SOURCES
@@ -17,7 +12,7 @@ lockstep_test(
   lockstep_core
   PkgConfig::hwy
   LABEL
-  ${label})
+  ${LOCKSTEP_DEVICE_LABEL})
 
 # The kernels' own sources as C++ on the host: their indices, barriers and sums, without a GPU. They
 # and their launch come before the library's.
@@ -27,6 +22,8 @@ set_source_files_properties(
              "-include;${PROJECT_SOURCE_DIR}/tests/fakes/cuda/emulated/cuda_words.h")
 lockstep_test(
   cuda_kernels_emulated_test
+  LABEL
+  fakes
   TIMEOUT
   300
   SOURCES

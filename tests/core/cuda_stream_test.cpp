@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <thread>
 
 #include "core/host_memory.h"
 #include "core/kernels.h"
+#include "lockstep/core/copy.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/stream.h"
 #include "lockstep/core/tensor.h"
@@ -58,6 +60,23 @@ TEST(CudaStream, WaitsForAnotherStreamOnTheDevice) {
   EXPECT_EQ(steps, 12);
 }
 
+// Host functions of all streams may share one thread, and communication learns by one that its
+// input is there: a wait for the host must hold up none of them.
+TEST(CudaStream, AWaitForTheHostHoldsUpNoOtherStream) {
+  Stream waiting(kGpu);
+  Stream other(kGpu);
+  const Event gate = Event::make();
+  waiting.wait(gate);
+  const Event behind = waiting.record();
+  const Event told = Event::make();
+  other.enqueue([] {});
+  other.record().on_done([told] { told.reach(); });
+  EXPECT_TRUE(told.wait_for(5s));
+  EXPECT_FALSE(behind.done());
+  gate.fail(std::make_exception_ptr(DataError("a bad token", "look at it")));
+  EXPECT_THROW(behind.wait(), DataError);
+}
+
 TEST(CudaStream, CallsBackOnceWhenAnEventIsReached) {
   Stream stream(kGpu);
   const Event gate = Event::make();
@@ -102,11 +121,20 @@ TEST(CudaMemory, IsGivenAgainAndZeroedOnRequest) {
   {
     const Tensor tensor(kGpu, {1000}, DType::f32);
     first = tensor.data();
-    std::memset(tensor.data(), 0x55, tensor.bytes());  // the fake's memory is the host's
+    const Tensor ones(Device{}, {1000}, DType::f32);
+    std::memset(ones.data(), 0x55, ones.bytes());
+    copy_now(ones, tensor);
   }
   const Tensor again = Tensor::zeros(kGpu, {1000}, DType::f32);
   EXPECT_EQ(again.data(), first);
-  for (std::int64_t i = 0; i < again.size(); ++i) ASSERT_EQ(again.as<float>()[i], 0.0F);
+  const Tensor read = on_host(again);
+  for (std::int64_t i = 0; i < read.size(); ++i) ASSERT_EQ(read.as<float>()[i], 0.0F);
+}
+
+TEST(CudaMemoryDeathTest, IsNoneOfTheHosts) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto touch = [] { *Tensor::zeros(kGpu, {1}, DType::f32).as<float>() = 1.0F; };
+  EXPECT_EXIT(touch(), testing::KilledBySignal(SIGSEGV), "");
 }
 
 TEST(CudaMemory, SaysHowMuchThereIsWhereItIsTooLittle) {
@@ -126,13 +154,16 @@ TEST(CudaMemory, OfTheHostIsZeroed) {
 
 TEST(CudaKernels, GoToTheDeviceOfTheirStream) {
   Stream stream(kGpu);
-  const Tensor x = Tensor::zeros(kGpu, {3}, DType::f32);
+  const Tensor values(Device{}, {3}, DType::f32);
+  for (int i = 0; i < 3; ++i) values.as<float>()[i] = static_cast<float>(i + 1);
+  const Tensor x(kGpu, {3}, DType::f32);
+  copy_now(values, x);
   const Tensor y = Tensor::zeros(kGpu, {3}, DType::f32);
-  for (int i = 0; i < 3; ++i) x.as<float>()[i] = static_cast<float>(i + 1);
   kernels::add(stream, x, y);
   kernels::add(stream, x, y);
   stream.synchronize();
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(y.as<float>()[i], static_cast<float>(2 * (i + 1)));
+  const Tensor sums = on_host(y);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(sums.as<float>()[i], static_cast<float>(2 * (i + 1)));
   const Tensor on_cpu = Tensor::zeros(Device{}, {3}, DType::f32);
   EXPECT_THROW(kernels::add(stream, x, on_cpu), UsageError);
 }

@@ -26,10 +26,13 @@ CASES = [
      r"NCCL differs: rank 0 has [0-9.]+, rank 2 has 2\.19\.3"),
     ("one GPU for two", 2, "", ["auto", "cuda:1"], 78,
      r"rank 0 and rank 1 are on one GPU, 0000:02:00\.0 of host "),
+    ("one GPU for two, told to be two hosts", 2, "", ["auto", "cuda:1"], 0, ""),
     ("another backend", 2, "", ["mpi", "cuda"], 78,
      r"backend mpi moves nothing between tensors on cuda"),
     ("a device too few", 3, "", ["auto", "cuda:7"], 79, r"rank 0: cuda:7: cudaErrorInvalidDevice"),
 ]
+# NCCL takes the ranks for as many hosts, as bench/gpu.py does where there is one GPU.
+HOST_EACH = ["sh", "-c", 'NCCL_HOSTID="$OMPI_COMM_WORLD_RANK" exec "$0" "$@"']
 
 
 def main():
@@ -37,9 +40,10 @@ def main():
     failed = False
     for name, ranks, fault, words, code, text in CASES:
         environment = dict(os.environ, LOCKSTEP_FAKE_GPUS="4", LOCKSTEP_FAKE_NCCL=fault)
+        program = [*HOST_EACH, probe] if "two hosts" in name else [probe]
         began = time.monotonic()
         try:
-            job = subprocess.run([mpirun, "-n", str(ranks), probe, *words], env=environment, text=True,
+            job = subprocess.run([mpirun, "-n", str(ranks), *program, *words], env=environment, text=True,
                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=4 * LIMIT)
         except subprocess.TimeoutExpired:
             print(f"{name}: does not end")

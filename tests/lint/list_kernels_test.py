@@ -32,6 +32,7 @@ with tempfile.TemporaryDirectory() as folder:
     report.write_text("".join(REPORT.format(sm=sm, spills=0) for sm in ("sm_80", "sm_100")), "utf-8")
     good = listed(build)
     assert good.returncode == 0 and "add_x" in good.stdout, (good.stdout, good.stderr)
+    assert "kernels: 2, registers at most 40, 0 with spills" in good.stdout, good.stdout
     table = listed(build, "--table")
     assert table.returncode == 0, table.stderr
     assert "| kernel | sm_80 | sm_100 | shared bytes | stack | spills |" in table.stdout, table.stdout

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The main of tests that run as ranks of a job:
-//   mpirun-local -n N TEST [--backend=shm|mpi|nccl] [--device=cpu|cuda] …
+//   mpirun-local -n N TEST [--backend=shm|mpi|nccl] [--device=cpu|cuda|cuda:N] …
+// cuda is the GPU of the rank's number on its host.
 #include "support/mpi_main.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,8 @@ constexpr std::string_view kDevice = "--device=";
 
 struct Asked {
   std::string backend = "auto";
-  DeviceKind kind = DeviceKind::cpu;
+  Device device = {};
+  bool of_rank = false;
 };
 Asked& asked() {
   static Asked words;
@@ -63,7 +65,10 @@ int run(int argc, char** argv) {
       return std::string(is_flag ? argument.substr(flag.size()) : std::string_view());
     };
     if (const auto backend = value_of(kBackend); !backend.empty()) asked().backend = backend;
-    if (const auto on = value_of(kDevice); !on.empty()) asked().kind = parse_device(on).kind;
+    if (const auto on = value_of(kDevice); !on.empty()) {
+      asked().device = parse_device(on);
+      asked().of_rank = on == "cuda";
+    }
   }
   options.backend = asked().backend;
   slot() = ProcessGroup::init(options);
@@ -83,8 +88,9 @@ int run(int argc, char** argv) {
 ProcessGroup& job() { return slot().value(); }
 
 Device device() {
-  const bool on_cpu = asked().kind == DeviceKind::cpu;
-  return {.kind = asked().kind, .index = on_cpu ? 0 : job().local_rank()};
+  Device device = asked().device;
+  if (asked().of_rank) device.index = job().local_rank();
+  return device;
 }
 
 const std::string& backend() { return asked().backend; }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "lockstep/core/copy.h"
 #include "lockstep/core/rng.h"
 #include "lockstep/runtime/checkpoint_tools.h"
 
@@ -24,7 +25,6 @@ class Clock {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-// The same tokens in every step: what is learnt does not matter.
 Batch random_batch(const TrainOptions& options, std::int64_t leaf) {
   Batch batch = make_batch(options.micro_batch, options.model.context);
   const auto vocabulary = static_cast<std::uint32_t>(options.model.vocab);
@@ -37,10 +37,27 @@ Batch random_batch(const TrainOptions& options, std::int64_t leaf) {
   return batch;
 }
 
+Batch on_device(Stream& stream, const Batch& host) {
+  if (stream.device().kind == DeviceKind::cpu) return host;
+  const auto copy = [&](const Tensor& tensor) {
+    Tensor twin(stream.device(), tensor.shape(), tensor.dtype());
+    copy_now(tensor, twin);
+    return twin;
+  };
+  return {.tokens = copy(host.tokens), .targets = copy(host.targets)};
+}
+
 }  // namespace
 
 RandomTokenJob::RandomTokenJob(const TrainOptions& options)
-    : options_(options), model_(compute_, options.model, options.precision), loss_(compute_) {
+    : options_(options),
+      compute_(options.device),
+      model_(compute_, options.model, options.precision),
+      loss_(compute_) {
+  // The same tokens in every step: what is learnt does not matter.
+  for (std::int64_t leaf = 0; leaf < options.leaves(); ++leaf) {
+    batches_.push_back(on_device(compute_, random_batch(options, leaf)));
+  }
   model_.initialize(options.seed);
 }
 
@@ -82,7 +99,7 @@ StepTimes RandomTokenJob::step() {
   Clock clock;
   reducer_->begin_step();
   for (std::int64_t leaf = reducer_->leaves().begin; leaf < reducer_->leaves().end; ++leaf) {
-    const Batch batch = random_batch(options_, leaf);
+    const Batch& batch = batches_[static_cast<std::size_t>(leaf)];
     reducer_->begin_leaf(leaf);
     const Tensor logits = model_.forward(batch.tokens);
     const Tensor gradient = loss_.forward_backward(logits, batch.targets, reducer_->leaf_sums());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lockstep/collectives/reducer.h"
 #include "lockstep/optim/adamw.h"
@@ -44,6 +45,7 @@ class RandomTokenJob {
   /// One step. Throws NumericError for a loss that is not finite.
   StepTimes step();
   Parameters parameters() { return model_.parameters(); }
+  Device device() const { return compute_.device(); }
   /// weights_sha256 of the model as it is now.
   std::string weights();
   double loss() const noexcept { return loss_value_; }
@@ -52,7 +54,8 @@ class RandomTokenJob {
   void finish_weights();
 
   TrainOptions options_;
-  Stream compute_{Device{}};
+  Stream compute_;
+  std::vector<Batch> batches_;  // on the device, one a leaf
   nn::Gpt2 model_;
   nn::CrossEntropy loss_;
   std::unique_ptr<GradientReducer> reducer_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/collectives/agree.h"
 #include "lockstep/collectives/handshake.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/random_token_job.h"
@@ -12,9 +13,12 @@ namespace lockstep::tools {
 namespace {
 
 void run(ProcessGroup& group, const BenchOptions& options) {
-  const TrainOptions& train = *options.train;
+  TrainOptions train = *options.train;
+  if (train.device_of_rank) train.device.index = group.local_rank();
+  agree(group.world(), "open the device", [&] { require_device(train.device); });
+  const auto data = group.split("data", 0, group.rank(), Lane::data, train.device);
   RandomTokenJob job(train);
-  job.use(group.world(), train.reducer, train.leaves());
+  job.use(*data, train.reducer, train.leaves());
   for (int warm_up = 0; warm_up < 2; ++warm_up) job.step();
   std::vector<double> seconds;
   std::vector<double> passes;
@@ -47,6 +51,9 @@ void run(ProcessGroup& group, const BenchOptions& options) {
   group.world().all_gather(bytes, bytes_of_rank).wait();
   line["optimizer_bytes"] = std::vector<std::int64_t>(
       bytes_of_rank.as<std::int64_t>(), bytes_of_rank.as<std::int64_t>() + group.size());
+  line["backend"] = data->backend_name();
+  line["device"] = to_string(train.device);
+  if (train.device.kind == DeviceKind::cuda) line["device_bytes"] = memory_of(train.device).used;
   line["loss"] = job.loss();
   line["checked"] = true;
   print_line(group, "step", line);

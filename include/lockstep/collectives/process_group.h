@@ -92,4 +92,7 @@ class ProcessGroup {
   std::unique_ptr<State> state_;
 };
 
+/// What groups between GPUs use, "2.28.9"; empty in a build without CUDA.
+std::string nccl_version();
+
 }  // namespace lockstep

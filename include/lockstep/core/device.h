@@ -2,6 +2,7 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -27,6 +28,14 @@ Device parse_device(const std::string& text);
 
 /// Throws ConfigError unless this process may use `device`.
 void require_device(Device device);
+
+/// Bytes of a cuda device that are taken, by all processes and the driver, and all that it has.
+struct DeviceMemory {
+  std::size_t used = 0;
+  std::size_t total = 0;
+};
+/// Throws DeviceError where `device` is none of CUDA or not there.
+DeviceMemory memory_of(Device device);
 
 /// What this process sees of CUDA, for a reader: "cuda: not built in …", "cuda: … no driver found
 /// …", or versions and a line a device. Never throws for what is missing.

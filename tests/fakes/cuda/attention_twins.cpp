@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of attention on the host: those of the CPU over the same memory. The bf16 kernels'
-// twins do not round; what rounding does only a device shows.
+// The kernels of attention on the host: in f32 those of the CPU over the same memory, in bf16 loops
+// that round what the kernels round.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
 
 #include "core/cuda/attention_args.h"
 #include "core/kernels.h"
+#include "tests/fakes/cuda/attention_bf16.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -89,15 +90,15 @@ AttentionKernels<Args> twins(const char* name, void (*function)(const Args&)) {
 const AttentionKernels<AttentionForwardArgs> kAttentionForward =
     twins("attention_forward", twin_forward);
 const AttentionKernels<AttentionForwardArgs> kAttentionForwardBf16 =
-    twins("attention_forward_bf16", twin_forward);
+    twins("attention_forward_bf16", fake::attention_forward_bf16);
 const Kernel<AttentionBackwardArgs> kAttentionRowSums = twin("attention_row_sums", twin_row_sums);
 const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardKeys =
     twins("attention_backward_keys", twin_keys);
 const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardKeysBf16 =
-    twins("attention_backward_keys_bf16", twin_keys);
+    twins("attention_backward_keys_bf16", fake::attention_backward_keys_bf16);
 const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardQueries =
     twins("attention_backward_queries", twin_queries);
 const AttentionKernels<AttentionBackwardArgs> kAttentionBackwardQueriesBf16 =
-    twins("attention_backward_queries_bf16", twin_queries);
+    twins("attention_backward_queries_bf16", fake::attention_backward_queries_bf16);
 
 }  // namespace lockstep::cuda

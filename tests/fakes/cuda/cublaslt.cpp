@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "tests/fakes/cuda/device_view.h"
 #include "tests/fakes/cuda/machine.h"
 #include "tests/fakes/cuda/matmul.h"
 #include "tests/fakes/cuda/stream_queue.h"
@@ -444,7 +445,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t op_d
     check_all(part);
     const cudaError_t queued = fake::enqueue(stream, [part, check_all] {
       check_all(part);  // its memory may have been freed by now
-      fake::multiply(part);
+      fake::Product viewed = part;
+      for (fake::Matrix* matrix :
+           {&viewed.a, &viewed.b, &viewed.c, &viewed.d, &viewed.bias, &viewed.aux}) {
+        matrix->data = fake::view(matrix->data);
+      }
+      fake::multiply(viewed);
     });
     if (queued != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
   }

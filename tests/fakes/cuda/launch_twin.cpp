@@ -8,6 +8,7 @@
 #include <new>
 #include <string>
 
+#include "tests/fakes/cuda/device_view.h"
 #include "tests/fakes/cuda/machine.h"
 #include "tests/fakes/cuda/stream_queue.h"
 
@@ -48,6 +49,7 @@ cudaError_t launch_twin(const char* name, const void* function, const cuda::Grid
     const std::shared_ptr<void> copy(::operator new(args_bytes, kAlignment),
                                      [=](void* memory) { ::operator delete(memory, kAlignment); });
     std::memcpy(copy.get(), args, args_bytes);
+    view_arguments(copy.get(), args_bytes);
     return enqueue(stream, [name = std::string(name), function, copy] {
       run_twin(name, function, copy.get());
     });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the fake runtime. "Device" memory is the host's: 0xFB when new, so that nothing lives
-// on zeros that happen to be there, and 0xFD after cudaFree, kept for a while, so that a late write
-// is found.
+// Memory of the fake runtime. "Device" memory is the host's at an address where the host finds
+// nothing (device_view.h): 0xFB when new, so that nothing lives on zeros that happen to be there,
+// and 0xFD after cudaFree, kept for a while, so that a late write is found.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/fakes/cuda/device_view.h"
 #include "tests/fakes/cuda/machine.h"
 #include "tests/fakes/cuda/stream_queue.h"
 
@@ -39,6 +40,7 @@ struct Block {
 struct Freed {
   unsigned char* data;
   std::size_t bytes;
+  Kind kind;
 };
 
 // A block and where in it an address lies.
@@ -83,14 +85,14 @@ class Memory {
     return used_[device];
   }
 
-  void quarantine(void* data, std::size_t bytes) {
-    std::memset(data, kFreed, bytes);
+  void quarantine(void* data, const Block& block) {
+    std::memset(fake::view(data), kFreed, block.bytes);
     const std::lock_guard lock(mutex_);
-    freed_.push_back({static_cast<unsigned char*>(data), bytes});
-    freed_bytes_ += bytes;
+    freed_.push_back({static_cast<unsigned char*>(data), block.bytes, block.kind});
+    freed_bytes_ += block.bytes;
     while (freed_bytes_ > kQuarantine) {
       check(freed_.front());
-      std::free(freed_.front().data);
+      release(freed_.front());
       freed_bytes_ -= freed_.front().bytes;
       freed_.pop_front();
     }
@@ -102,12 +104,20 @@ class Memory {
   }
 
  private:
+  static void release(const Freed& freed) {
+    if (freed.kind == Kind::device) {
+      fake::release_device_memory(freed.data, freed.bytes);
+    } else {
+      std::free(freed.data);
+    }
+  }
+
   static void check(const Freed& freed) {
-    const unsigned char* end = freed.data + freed.bytes;
-    const unsigned char* bad =
-        std::find_if(freed.data, freed.data + freed.bytes, [](auto c) { return c != kFreed; });
+    const unsigned char* const data = fake::view(freed.data);
+    const unsigned char* end = data + freed.bytes;
+    const unsigned char* bad = std::find_if(data, end, [](auto c) { return c != kFreed; });
     if (bad == end) return;
-    fake::die("byte " + std::to_string(bad - freed.data) + " of " + std::to_string(freed.bytes) +
+    fake::die("byte " + std::to_string(bad - data) + " of " + std::to_string(freed.bytes) +
               " was written after cudaFree");
   }
 
@@ -127,10 +137,13 @@ Memory& memory() {
   return instance;
 }
 
-void* allocate(std::size_t bytes) {
+void* allocate(std::size_t bytes, Kind kind) {
   const std::size_t alignment = bytes < kPage ? kAlignment : kPage;
-  void* data = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (data != nullptr) std::memset(data, kNew, bytes);
+  void* const data =
+      kind == Kind::device
+          ? fake::reserve_device_memory(bytes, kAlignment)
+          : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (data != nullptr) std::memset(fake::view(data), kNew, bytes);
   return data;
 }
 
@@ -196,7 +209,7 @@ cudaError_t allocate_pinned(void** data, std::size_t bytes) {
   if (data == nullptr) return cudaErrorInvalidValue;
   *data = nullptr;
   if (bytes == 0) return cudaSuccess;
-  void* const block = allocate(bytes);
+  void* const block = allocate(bytes, Kind::pinned);
   if (block == nullptr) return cudaErrorMemoryAllocation;
   memory().add(block, {.bytes = bytes, .kind = Kind::pinned, .device = fake::current_device()});
   *data = block;
@@ -237,7 +250,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
     if (bytes > fake::machine().memory || memory().used(device) > fake::machine().memory - bytes) {
       return cudaErrorMemoryAllocation;
     }
-    void* const block = allocate(bytes);
+    void* const block = allocate(bytes, Kind::device);
     if (block == nullptr) return cudaErrorMemoryAllocation;
     memory().add(block, {.bytes = bytes, .kind = Kind::device, .device = device});
     *data = block;
@@ -256,7 +269,7 @@ cudaError_t cudaFree(void* data) {
     fake::drain(place->block.device);
     const auto block = memory().remove(data, false);
     if (!block) return cudaErrorInvalidValue;
-    memory().quarantine(data, block->bytes);
+    memory().quarantine(data, *block);
     return cudaSuccess;
   });
 }
@@ -279,7 +292,7 @@ cudaError_t cudaFreeHost(void* data) {
     fake::drain(-1);
     const auto block = memory().remove(data, false);
     if (!block) return cudaErrorInvalidValue;
-    memory().quarantine(data, block->bytes);
+    memory().quarantine(data, *block);
     return cudaSuccess;
   });
 }
@@ -327,12 +340,12 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
       auto staged = std::make_shared<std::vector<unsigned char>>(first, first + bytes);
       return fake::enqueue(stream, [copy, staged] {
         check_side("cudaMemcpyAsync", "destination", copy.to, copy.bytes, copy.to_side);
-        std::memcpy(copy.to, staged->data(), copy.bytes);
+        std::memcpy(fake::view(copy.to), staged->data(), copy.bytes);
       });
     }
     const cudaError_t queued = fake::enqueue(stream, [copy] {
       copy.check("cudaMemcpyAsync");  // its memory may have been freed by now
-      std::memmove(copy.to, copy.from, copy.bytes);
+      std::memmove(fake::view(copy.to), fake::device_view(copy.from), copy.bytes);
     });
     if (queued == cudaSuccess && copy.pageable(to, copy.to_side)) {
       fake::drain_stream(stream);
@@ -349,7 +362,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
     const Copy copy = make_copy(to, from, bytes, kind);
     copy.check("cudaMemcpy");
     fake::drain_blocking(fake::current_device());
-    std::memmove(to, from, bytes);
+    std::memmove(fake::view(to), fake::device_view(from), bytes);
     return cudaSuccess;
   });
 }
@@ -361,7 +374,7 @@ cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream
     fake::check_reachable("cudaMemsetAsync", "memory", device, data, bytes);
     return fake::enqueue(stream, [data, value, bytes, device] {
       fake::check_reachable("cudaMemsetAsync", "memory", device, data, bytes);
-      if (bytes != 0) std::memset(data, value, bytes);
+      if (bytes != 0) std::memset(fake::view(data), value, bytes);
     });
   });
 }
@@ -371,7 +384,7 @@ cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
     const int device = fake::current_device();
     fake::check_reachable("cudaMemset", "memory", device, data, bytes);
     fake::drain_blocking(device);
-    if (bytes != 0) std::memset(data, value, bytes);
+    if (bytes != 0) std::memset(fake::view(data), value, bytes);
     return cudaSuccess;
   });
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <functional>
 #include <utility>
 
 #include "tests/fakes/cuda/machine.h"
@@ -43,6 +45,8 @@ void ncclComm::init(const ncclUniqueId& id) {
   }
   fake::RankState& mine = segment->rank(rank);
   mine.device = fake::physical_device(device);
+  const char* const host = std::getenv("NCCL_HOSTID");
+  mine.host = std::hash<std::string>{}(host != nullptr ? host : "");
   mine.ranks = size;
   if (mine.present.exchange(1) != 0) {
     return set_state(ncclInvalidUsage, "rank " + std::to_string(rank) + " came twice");
@@ -65,7 +69,7 @@ void ncclComm::init(const ncclUniqueId& id) {
                                                 std::to_string(size));
     }
     for (int j = 0; j < i; ++j) {
-      if (segment->rank(j).device != one.device) continue;
+      if (segment->rank(j).device != one.device || segment->rank(j).host != one.host) continue;
       return set_state(ncclInvalidUsage, "Duplicate GPU detected : rank " + std::to_string(j) +
                                              " and rank " + std::to_string(i) +
                                              " both on CUDA device " + std::to_string(one.device));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tests/fakes/cuda/device_view.h"
 #include "tests/fakes/cuda/nccl_reduce.h"
 #include "tests/fakes/cuda/stream_queue.h"
 
@@ -71,7 +72,7 @@ class Pieces {
 
   void write(std::size_t begin, std::size_t count) {
     unsigned char* slot = slot_of(rank_);
-    const auto* send = static_cast<const unsigned char*>(collective_.send);
+    const auto* send = static_cast<const unsigned char*>(device_view(collective_.send));
     if (collective_.kind == Kind::broadcast && comm_.rank != collective_.root) return;
     if (collective_.kind != Kind::reduce_scatter) {
       copy(slot, send + begin * element_, count);
@@ -83,7 +84,7 @@ class Pieces {
   }
 
   void read(std::size_t begin, std::size_t count) {
-    auto* recv = static_cast<unsigned char*>(collective_.recv) + begin * element_;
+    auto* recv = static_cast<unsigned char*>(view(collective_.recv)) + begin * element_;
     switch (collective_.kind) {
       case Kind::broadcast:
         copy(recv, slot_of(static_cast<std::size_t>(collective_.root)), count);
@@ -156,7 +157,8 @@ class Transfer {
     channel_.count = message_.count;
     channel_.bytes = piece;
     if (piece != 0) {
-      std::memcpy(channel_.data, static_cast<const unsigned char*>(message_.data) + moved_, piece);
+      std::memcpy(channel_.data, static_cast<const unsigned char*>(view(message_.data)) + moved_,
+                  piece);
     }
     moved_ += piece;
     begun_ = true;
@@ -174,7 +176,7 @@ class Transfer {
       return false;
     }
     if (channel_.bytes != 0) {
-      std::memcpy(static_cast<unsigned char*>(message_.data) + moved_, channel_.data,
+      std::memcpy(static_cast<unsigned char*>(view(message_.data)) + moved_, channel_.data,
                   channel_.bytes);
     }
     moved_ += channel_.bytes;

@@ -35,8 +35,9 @@ struct Operation {
 /// Written by one rank, read by all.
 struct alignas(64) RankState {
   std::atomic<std::uint32_t> present;
-  std::int32_t device;  // all three before `present`
+  std::int32_t device;  // all four before `present`
   std::int32_t ranks;
+  std::uint64_t host;                // of NCCL_HOSTID
   std::atomic<std::uint32_t> phase;  // barriers this rank has come to
   Operation operation;               // of the phase
   std::atomic<std::uint32_t> finalized;

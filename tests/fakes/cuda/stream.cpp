@@ -4,6 +4,7 @@
 // between two streams that no event orders is one that ThreadSanitizer can see.
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -190,6 +191,70 @@ cudaError_t create_event(cudaEvent_t* handle, unsigned flags) {
   *handle = event.release();
   handles().events.insert(*handle);
   return cudaSuccess;
+}
+
+// The thread that runs host functions. Never ends: workers may still use it while the process does.
+class HostFunctions {
+ public:
+  HostFunctions() {
+    std::thread([this] { work(); }).detach();
+  }
+
+  void run(cudaHostFn_t function, void* data) {
+    Call call{.function = function, .data = data};
+    std::unique_lock lock(mutex_);
+    calls_.push_back(&call);
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return call.done; });
+  }
+
+ private:
+  struct Call {
+    cudaHostFn_t function;
+    void* data;
+    bool done = false;
+  };
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return !calls_.empty(); });
+      Call& call = *calls_.front();
+      calls_.pop_front();
+      lock.unlock();
+      {
+        const fake::OnWorker mark;
+        call.function(call.data);
+      }
+      lock.lock();
+      call.done = true;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Call*> calls_;
+};
+HostFunctions& host_functions() {
+  static HostFunctions& instance = *new HostFunctions;
+  return instance;
+}
+
+// cuStreamWaitValue32, "greater or equal" alone: the stream goes on when the word is large enough.
+int wait_value(cudaStream_t stream, unsigned long long address, std::uint32_t value,
+               unsigned flags) {
+  constexpr int invalid_value = 1;
+  const auto* const word = reinterpret_cast<const std::uint32_t*>(address);
+  if (flags != 0 || fake::device_of(stream) < 0) return invalid_value;
+  fake::check_reachable("cuStreamWaitValue32", "the word", fake::device_of(stream), word,
+                        sizeof *word);
+  const cudaError_t queued = fake::enqueue(stream, [word, value] {
+    while (std::atomic_ref(*const_cast<std::uint32_t*>(word)).load() < value) {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  });
+  return queued == cudaSuccess ? 0 : invalid_value;
 }
 
 }  // namespace
@@ -381,13 +446,26 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
   });
 }
 
+// All streams' on one thread, one after another, as a driver may do it: one that waits for what
+// another does waits for ever.
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
   return fake::call(__func__, [&] {
     if (function == nullptr) return cudaErrorInvalidValue;
-    return fake::enqueue(handle, [function, data] {
-      const fake::OnWorker mark;
-      function(data);
-    });
+    return fake::enqueue(handle, [function, data] { host_functions().run(function, data); });
+  });
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+  return fake::call(__func__, [&] {
+    if (symbol == nullptr || function == nullptr) return cudaErrorInvalidValue;
+    const bool known = std::string(symbol) == "cuStreamWaitValue32";
+    *function = known ? reinterpret_cast<void*>(&wait_value) : nullptr;
+    if (result != nullptr) {
+      *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    }
+    return cudaSuccess;
   });
 }
 

@@ -12,14 +12,15 @@ namespace lockstep::nn {
 /// Gradients of a module in one arena, each on a block, as a reducer of one rank lays them out.
 class GradientArena {
  public:
-  explicit GradientArena(Parameters parameters) : parameters_(std::move(parameters)) {
+  explicit GradientArena(Parameters parameters, Device device = {})
+      : parameters_(std::move(parameters)) {
     plan_.entries.resize(parameters_.size());
     for (std::size_t i = parameters_.size(); i-- > 0;) {
       const std::int64_t size = parameters_[i]->size();
       plan_.entries[i] = {.offset = plan_.arena_elements, .size = size};
       plan_.arena_elements += (size + kBlockElements - 1) / kBlockElements * kBlockElements;
     }
-    memory_ = Tensor::zeros(Device{}, {plan_.arena_elements}, DType::f32);
+    memory_ = Tensor::zeros(device, {plan_.arena_elements}, DType::f32);
   }
 
   /// Opens a pass of every parameter.

@@ -72,6 +72,7 @@ OpenResult Job::open(const OpenOptions& options) {
   for (std::string& line : sweep(store_, log_.view(), epoch)) {
     result.warnings.push_back(std::move(line));
   }
+  for (std::string& line : store_.take_notes()) result.warnings.push_back(std::move(line));
   return result;
 }
 
@@ -200,6 +201,7 @@ SaveResult Job::commit(const SaveId& id, const Manifest& manifest) {
   ++own_commits_;
   SaveResult result{.commit = info_of(*log_.view().find(seq)), .warnings = {}};
   result.warnings = retire();
+  for (std::string& line : store_.take_notes()) result.warnings.push_back(std::move(line));
   return result;
 }
 

@@ -17,7 +17,7 @@ import traceback
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from services import Chaos, ceph_rgw  # noqa: E402
-from store_faults import crashes  # noqa: E402, F401
+from store_faults import answers, crashes, credentials  # noqa: E402, F401
 from store_faults.table import ROWS, Missing, World  # noqa: E402
 
 

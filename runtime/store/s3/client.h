@@ -7,6 +7,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/store/s3/credentials.h"
 #include "runtime/store/s3/errors.h"
@@ -42,6 +43,7 @@ struct Reply {
   HttpAnswer answer;
   Failure failure;  // where not ok
   bool ok = false;
+  bool refused = false;  // where not ok: certainly not carried out
 };
 
 /// Requests to one bucket: signed right before they are sent, again and again where that helps.
@@ -54,16 +56,19 @@ class Client {
 
   /// Other answers than 2xx are results too. Throws what the credentials' source throws.
   Reply send(const Call& call);
+  /// What a person should know about this machine or the store, since the last call.
+  std::vector<std::string> take_notes();
   const Settings& settings() const noexcept { return settings_; }
   const std::string& uri() const noexcept { return uri_; }
 
  private:
   HttpAnswer send_once(const Call& call, const Credentials& credentials,
                        std::chrono::milliseconds deadline);
-  Failure failure_of(const Call& call, const HttpAnswer& answer) const;
+  Failure failure_of(const Call& call, const HttpAnswer& answer);
   void learn_cause(const Call& call, const Credentials& credentials, Failure& failure);
   bool learn_region(const HttpAnswer& answer);
   bool learn_clock(const HttpAnswer& answer);
+  void remember_success(const Call& call);
   double random();
 
   std::string uri_;
@@ -75,6 +80,9 @@ class Client {
   std::string region_;
   Endpoint endpoint_;
   std::chrono::seconds clock_ahead_{0};  // the server's, of ours
+  std::vector<std::string> notes_;
+  bool has_read_ = false;
+  bool has_written_ = false;
   std::mt19937_64 random_{std::random_device{}()};
 };
 

@@ -146,7 +146,7 @@ def other_model(world):
     before = place.objects()
     other = place.again("other")
     seen = len(place.requests())
-    text = other.train(1, code=78, model_hidden=64)
+    text = other.train(1, code=78, model__hidden=64)
     assert "another model" in text, text
     assert all(each["method"] in ("GET", "HEAD") for each in place.requests()[seen:]), place.requests()[seen:]
     assert place.objects() == before

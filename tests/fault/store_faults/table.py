@@ -14,9 +14,10 @@ from train import BIN, SOURCE, TINY, Job, clean_environment, result_of, train
 BUILD = pathlib.Path(BIN).parents[1]
 OPTIONS = {**TINY, "steps": 40, "checkpoint.every": 10, "checkpoint.keep": 100, "checkpoint.async": "false",
            "eval.every": 0}  # fmt: skip
-# Shards of two ranks are more than 32 MiB each, so that they go in parts.
-BIG = {**OPTIONS, "model.layers": 1, "model.hidden": 128, "model.vocab": 48000, "model.context": 8, "batch.global": 2,
+# Shards of two ranks are 13 MB each, three parts of CONFIG.
+BIG = {**OPTIONS, "model.layers": 1, "model.hidden": 128, "model.vocab": 16000, "model.context": 8, "batch.global": 2,
        "steps": 20}  # fmt: skip
+CONFIG = "[default]\ns3 =\n  multipart_chunksize = 5MB\n"
 ROWS = []
 
 
@@ -46,6 +47,8 @@ class World:
         self.folder, self.server, self.chaos = folder, server, chaos
         self.s3 = S3(server)
         self.peaceful = {}
+        self.config = folder / "config"
+        self.config.write_text(CONFIG)
 
     def peace(self, options):
         """weights_sha256 of a run that nothing happens to, in a folder."""
@@ -68,7 +71,8 @@ class Place:
         self.run = world.folder / f"run-{name}"
         self.log = world.folder / f"{name}.log"
         self.options = {**OPTIONS, **(options or {})}
-        self.environment = {**world.server, "AWS_ENDPOINT_URL": world.chaos.url}
+        self.environment = {**world.server, "AWS_ENDPOINT_URL": world.chaos.url, "AWS_CONFIG_FILE": str(world.config),
+                            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}  # fmt: skip
         self.before = len(world.chaos.requests())
 
     def again(self, name):
@@ -98,7 +102,8 @@ class Place:
 
     # What runs.
     def job(self, ranks=2, environment=None, **options):
-        options = {**self.options, **{key.replace("_", "."): value for key, value in options.items()},
+        """`options`: as in model__hidden=64."""
+        options = {**self.options, **{key.replace("__", "."): value for key, value in options.items()},
                    "run": self.run, "store": self.store}  # fmt: skip
         return Job(ranks, options, self.log, environment={**self.environment, **(environment or {})})
 
@@ -178,7 +183,7 @@ def unit(pattern):
     """Runs unit tests of the build tree by their names; the number that has passed, all of them."""
     found = 0
     suites = {each.partition(".")[0] for each in pattern.split(":")}
-    for binary in sorted((BUILD / "tests").rglob("*_test")):
+    for binary in sorted((BUILD / "bin").glob("*_test")):
         data = binary.read_bytes() if binary.is_file() and os.access(binary, os.X_OK) else b""
         if not any(suite.encode() + b"\0" in data for suite in suites):
             continue

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,7 +47,7 @@ class Job {
   std::optional<std::uint64_t> loaded_;  // seq
   std::optional<std::uint64_t> parent_;  // seq of the commit that the state descends from
   std::uint64_t own_commits_ = 0;
-  std::vector<std::uint64_t> to_delete_;  // seqs: retired, to be deleted after the next COMMIT
+  std::deque<std::uint64_t> to_delete_;  // seqs: retired, to be deleted after the next COMMIT
   std::vector<std::string> warnings_;     // of choose()
 };
 

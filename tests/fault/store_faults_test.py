@@ -17,7 +17,7 @@ import traceback
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from services import Chaos, ceph_rgw  # noqa: E402
-from store_faults import answers, crashes, credentials  # noqa: E402, F401
+from store_faults import answers, at_rest, crashes, credentials, jobs  # noqa: E402, F401
 from store_faults.table import ROWS, Missing, World  # noqa: E402
 
 
@@ -42,6 +42,7 @@ def try_row(world, row):
         traceback.print_exc()
         ended, words = "FAILED", f"{type(error).__name__}: {error}".splitlines()[0][:200]
     world.chaos.rules()
+    world.clear()
     return ended, words, time.monotonic() - began
 
 
@@ -52,7 +53,7 @@ def main():
     parser.add_argument("--table", type=pathlib.Path)
     options = parser.parse_args()
     rows = sorted((row for row in ROWS if (not options.quick or row.quick) and
-                   (not options.rows or row.number in options.rows)), key=lambda row: row.number)  # fmt: skip
+                   (not options.rows or int(row.number) in options.rows)), key=lambda row: row.number)  # fmt: skip
     lines = ["| # | fault | result | what was seen | seconds |", "|---|---|---|---|---|"]
     counts = {}
     with tempfile.TemporaryDirectory(prefix="lockstep faults ") as name, ceph_rgw() as server:

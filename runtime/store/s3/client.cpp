@@ -15,6 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+constexpr double kMostAtOnce = 64;
 // A large body may take this much longer than a small one.
 constexpr std::uint64_t kSlowestBytesPerSecond = std::uint64_t{256} << 10U;
 
@@ -39,6 +40,10 @@ milliseconds asked_pause(const HttpAnswer& answer) {
 
 bool is_read(const Call& call) { return call.method == "GET" || call.method == "HEAD"; }
 
+bool asks_to_slow_down(const Failure& failure) {
+  return failure.status == 503 || failure.status == 429 || failure.code == "SlowDown";
+}
+
 /// Whether the request was certainly not carried out.
 bool was_refused(const Failure& failure) {
   return failure.status == 429 ||
@@ -55,6 +60,7 @@ Client::Client(std::string uri, std::string bucket, Settings settings,
       settings_(std::move(settings)),
       http_({.ca_bundle = settings_.ca_bundle}),
       credentials_(std::move(source)),
+      throttle_(kMostAtOnce),
       region_(settings_.region),
       endpoint_(settings_.endpoint) {}
 
@@ -143,8 +149,8 @@ bool Client::learn_clock(const HttpAnswer& answer) {
   const std::lock_guard lock(mutex_);
   clock_ahead_ = std::chrono::duration_cast<seconds>(*date - std::chrono::system_clock::now());
   const auto off = clock_ahead_.count();
-  notes_.push_back("the clock of this machine is " + std::to_string(off < 0 ? -off : off) +
-                   " s " + (off < 0 ? "ahead of" : "behind") + " that of store " + uri_ +
+  notes_.push_back("the clock of this machine is " + std::to_string(off < 0 ? -off : off) + " s " +
+                   (off < 0 ? "ahead of" : "behind") + " that of store " + uri_ +
                    ", which is used for it");
   return true;
 }
@@ -170,8 +176,16 @@ Reply Client::send(const Call& call) {
   while (true) {
     const Credentials credentials = credentials_.get();
     Reply reply;
-    reply.answer = send_once(call, credentials, retries.left(Retries::Clock::now()));
-    reply.failure = failure_of(call, reply.answer);
+    {
+      Throttle::Turn turn(throttle_);
+      reply.answer = send_once(call, credentials, retries.left(Retries::Clock::now()));
+      reply.failure = failure_of(call, reply.answer);
+      if (asks_to_slow_down(reply.failure)) {
+        turn.was_throttled();
+      } else if (is_success(reply.answer)) {
+        turn.went_well();
+      }
+    }
     if (is_success(reply.answer)) {
       reply.ok = !call.check || call.check(reply.answer, reply.failure);
       if (reply.ok) {

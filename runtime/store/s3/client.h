@@ -14,6 +14,7 @@
 #include "runtime/store/s3/http.h"
 #include "runtime/store/s3/retry.h"
 #include "runtime/store/s3/settings.h"
+#include "runtime/store/s3/throttle.h"
 #include "runtime/store/s3/uri.h"
 
 namespace lockstep::s3 {
@@ -76,6 +77,7 @@ class Client {
   Settings settings_;
   Http http_;
   CredentialCache credentials_;
+  Throttle throttle_;
   std::mutex mutex_;  // of what follows
   std::string region_;
   Endpoint endpoint_;

@@ -209,11 +209,11 @@ Creation Bucket::put_if_absent(const std::string& key, std::span<const std::byte
     }
     if (doubt == kDoubts && taken) {
       // As a Ceph release did that had the condition the wrong way round.
-      throw StorageError(to_error(reply.failure).what() +
-                             std::string("; but there is no object of this name"),
-                         "this store cannot create an object only if there is none: update it, or "
-                         "use another; see `lockstep ckpt probe`",
-                         reply.failure.worked_before ? Outcome::failed_elsewhere : Outcome::config);
+      throw StorageError(
+          to_error(reply.failure).what() + std::string("; but there is no object of this name"),
+          "this store cannot create an object only if there is none: update it, or "
+          "use another; see `lockstep ckpt probe`",
+          reply.failure.worked_before ? Outcome::failed_elsewhere : Outcome::config);
     }
     if (doubt == kDoubts) fail(reply);
     std::this_thread::sleep_for(std::chrono::milliseconds(100 << doubt));

@@ -6,7 +6,7 @@ import socket
 import time
 
 from store_faults.credentials import credential_process
-from store_faults.table import BIG, BUILD, Place, row, unit
+from store_faults.table import BIG, BUILD, Missing, Place, row, unit
 
 SAVE = "key=*/s/*000000000020*"
 PART = "op=UploadPart key=*000000000010*w000000*"
@@ -20,7 +20,7 @@ def gaps(requests):
     return [later - earlier for earlier, later in zip(times, times[1:])]
 
 
-@row(17, "503 SlowDown with and without Retry-After, 429 and 503 with an HTML page", "pauses, then the save succeeds", quick=True)
+@row(17, "503 SlowDown with and without Retry-After, 429 and 503 with an HTML page", "pauses, fewer requests at once, then the save succeeds", quick=True)
 def slow_down(world):
     place = Place(world, 17)
     place.rules(f"status=503 code=SlowDown set=Retry-After:1 {SAVE}w000000* times=2", f"status=503 {SAVE}w000001* times=4",
@@ -31,6 +31,7 @@ def slow_down(world):
     assert len(asked) == 2 and min(asked) >= 1, asked
     assert len(place.requests(op="PutObject", key="/s/.*20.*w000001")) == 5
     place.check_end()
+    return unit("S3Throttle.HalvesOnceARoundAndGrowsBackByOneARound:S3Throttle.LetsNoMoreThroughThanAreAllowed")
 
 
 @row(18, "503 for longer than the attempts last", "the save fails and is counted, training goes on", quick=True)
@@ -121,7 +122,7 @@ def no_answer(world):
     place = put.again("all")
     place.rules()
     get.train(code=75, pause_at=20)
-    place.rules(f"stall op=PutObject key=rows/25-put{COMMIT[4:]} times=1", "stall op=GetObject key=rows/25-get/s/* times=1",
+    place.rules(f"stall op=PutObject key=rows/25-put{COMMIT[4:]} times=1", "stall op=GetObject key=rows/25-get*/s/* times=1",
                 "stall op=ListObjectsV2 query=*25-list* times=1")  # fmt: skip
     with contextlib.ExitStack() as stack:
         jobs = [(each, stack.enter_context(each.job(1))) for each in (put, get, listing)]
@@ -231,6 +232,11 @@ def no_condition(world):
         text = place.train(1, code=78)
         assert "only if there is none" in text or "create" in text, text
         assert not [key for key in place.objects() if not key.startswith("p/")], place.objects()
+
+
+@row(38, "a power cut: what was not synced is lost", "")
+def power_cut(_):
+    raise Missing("not played here: no model of a disk that forgets")
 
 
 @row(55, "307 with a region; connections closed between requests; requests delivered twice; 307 to a foreign host",

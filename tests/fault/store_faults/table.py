@@ -47,8 +47,15 @@ class World:
         self.folder, self.server, self.chaos = folder, server, chaos
         self.s3 = S3(server)
         self.peaceful = {}
+        self.mark = f"{os.getpid()}-{int(time.time())}"  # a server may serve several runs of this test
         self.config = folder / "config"
         self.config.write_text(CONFIG)
+
+    def clear(self):
+        """Takes away what rows have left in the server: its memory is small."""
+        for key in self.s3.list("rows/"):
+            if not key.startswith("rows/saved-"):
+                self.s3.remove(key)
 
     def peace(self, options):
         """weights_sha256 of a run that nothing happens to, in a folder."""
@@ -66,8 +73,8 @@ class Place:
 
     def __init__(self, world, name, options=None):
         self.world, self.s3, self.name = world, world.s3, name
-        self.prefix = f"rows/{name}/"
-        self.store = f"s3://lockstep/rows/{name}"
+        self.prefix = f"rows/{name}-{world.mark}/"
+        self.store = f"s3://lockstep/rows/{name}-{world.mark}"
         self.run = world.folder / f"run-{name}"
         self.log = world.folder / f"{name}.log"
         self.options = {**OPTIONS, **(options or {})}

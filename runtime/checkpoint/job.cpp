@@ -130,6 +130,15 @@ void Job::check_visible(const Manifest& manifest) const {
   }
 }
 
+bool Job::sees(const Manifest& manifest) const {
+  try {
+    check_visible(manifest);
+    return true;
+  } catch (const DamageError&) {
+    return false;
+  }
+}
+
 Choice Job::choose() {
   while (true) {
     const Commit* newest = log_.view().newest();

@@ -209,7 +209,7 @@ def flipped_part(world):
     place.check_end()
 
 
-@row(34, "listings out of order, with doubles, old, in pages of 3, cut, as HTML; 1,050 records", "the same tip", quick=True)
+@row(34, "listings out of order, with doubles, old, in pages of 3, cut, as HTML; 1,050 records", "the same tip")
 def listings(world):
     place = Place(world, 34)
     place.rules()
@@ -224,7 +224,7 @@ def listings(world):
     place.check_end()
 
 
-@row(36, "a store that ignores If-None-Match, or inverts it", "78 before anything is written", quick=True)
+@row(36, "a store that ignores If-None-Match, or inverts it", "78 before anything is written")
 def no_condition(world):
     for name, rule in (("ignores", "answer=412 lost=200 op=PutObject"), ("inverts", "status=412 code=PreconditionFailed op=PutObject nth=1-")):
         place = Place(world, f"36-{name}")

@@ -66,7 +66,7 @@ def check_fallback(place, named):
     assert place.commits()[-1] == 40
 
 
-@row(31, "one bit flipped at rest: payload, head, manifest, COMMIT", "named (65); the commit before is taken, same bits", quick=True)
+@row(31, "one bit flipped at rest: payload, head, manifest, COMMIT", "named (65); the commit before is taken, same bits")
 def flipped(world):
     for name, at in (("payload", -5), ("head", 3000)):
         place = copied(world, f"31-{name}")
@@ -109,7 +109,7 @@ def lonely(world):
     check_fallback(place, key)
 
 
-@row(46, "layers added, another size, another optimizer", "78 with a list of what differs, nothing is written", quick=True)
+@row(46, "layers added, another size, another optimizer", "78 with a list of what differs, nothing is written")
 def other_parameters(world):
     place = copied(world, 46)
     before = place.objects()
@@ -165,7 +165,7 @@ def deleted_meanwhile(world):
     assert shards[0] in said and "missing" in said, said
 
 
-@row(49, "uploads that three dead attempts have left, one of a later attempt", "three aborted, the other untouched", quick=True)
+@row(49, "uploads that three dead attempts have left, one of a later attempt", "three aborted, the other untouched")
 def leftover_uploads(world):
     place = Place(world, 49)
     place.rules()

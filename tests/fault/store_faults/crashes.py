@@ -30,7 +30,7 @@ def add_point(number, point):
     what, rule, victim, step, options = point
 
     @row(number, f"SIGKILL of rank {victim}: {what}", f"resumed at step {step}, same bits, no leftovers",
-         quick=number in (2, 7, 8, 10))  # fmt: skip
+         quick=number in (7, 8))  # fmt: skip
     def killed(world):
         place = Place(world, number, options)
         place.rules(rule)
@@ -138,7 +138,7 @@ def racers(world):
     return f"codes {sorted(codes)}"
 
 
-@row(16, "another model in the same store", "78, nothing is written", quick=True)
+@row(16, "another model in the same store", "78, nothing is written")
 def other_model(world):
     place = Place(world, 16)
     place.rules()

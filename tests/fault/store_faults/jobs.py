@@ -143,7 +143,7 @@ def second_notice(_):
     raise Missing("a second notice does not hurry: SIGKILL does, and the old commit stands (rows 1 to 10)")
 
 
-@row(45, "saved on 4 ranks, loaded on 1, 3, 2, with and without ZeRO-1; a hole in the cover", "same bits; a hole is an error", quick=True)
+@row(45, "saved on 4 ranks, loaded on 1, 3, 2, with and without ZeRO-1; a hole in the cover", "same bits; a hole is an error")
 def reshard(world):
     place = Place(world, 45)
     place.rules()
@@ -187,7 +187,7 @@ def flip_in_memory(pid, wanted):
     return found
 
 
-@row(50, "a bit of one rank's weights flips in memory", "81, the parameter and the rank are named, the last commit stands", quick=True)
+@row(50, "a bit of one rank's weights flips in memory", "81, the parameter and the rank are named, the last commit stands")
 def replicas_differ(world):
     # Without updates the weights stay as a first run exports them, so they can be found in memory.
     place = Place(world, 50, {**ENDLESS, "optim.lr": 0, "schedule.warmup": 0, "replica_check": 20})
@@ -207,7 +207,7 @@ def replicas_differ(world):
     assert "c_fc.weight of rank 1 differs" in place.text(), place.text()[-3000:]
 
 
-@row(51, "two saves with training in between", "their shards differ", quick=True)
+@row(51, "two saves with training in between", "their shards differ")
 def saves_differ(world):
     place = Place(world, 51)
     place.rules()

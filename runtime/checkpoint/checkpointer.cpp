@@ -111,7 +111,12 @@ std::optional<LoadResult> Checkpointer::load(const StateDict& state) {
       return LoadResult{
           .state = manifest.state, .commit = *choice.commit, .warnings = choice.warnings};
     }
-    if (!missing[rank].empty() && missing[0].empty()) {
+    // Rank 0 looks again: what it has read may have been removed since.
+    const auto root_sees_all = [&] {
+      const auto look = [&] { return std::string(s.job->sees(manifest) ? "all" : ""); };
+      return !s.on_root("checkpoint load", look).empty();
+    };
+    if (!missing[rank].empty() && missing[0].empty() && root_sees_all()) {
       throw ConfigError(
           "rank " + std::to_string(rank) + ": " + damages[rank] + ", but rank 0 has it",
           "the store is not shared by all hosts: set store to a shared folder");

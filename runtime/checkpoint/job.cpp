@@ -13,8 +13,9 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kListed = 20;            // parameters in a message
-constexpr std::size_t kRetiredTogether = 100;  // seqs in a record
+constexpr std::size_t kListed = 20;              // parameters in a message
+constexpr std::size_t kRetiredTogether = 100;    // seqs in a record
+constexpr std::uint64_t kDeletedTogether = 256;  // objects of retired commits
 
 /// A text that fits into a record.
 std::string short_text(const std::string& text) {
@@ -72,6 +73,7 @@ OpenResult Job::open(const OpenOptions& options) {
   for (std::string& line : sweep(store_, log_.view(), epoch)) {
     result.warnings.push_back(std::move(line));
   }
+  for (std::string& line : store_.take_notes()) result.warnings.push_back(std::move(line));
   return result;
 }
 
@@ -125,6 +127,15 @@ void Job::check_visible(const Manifest& manifest) const {
                        .what = size ? "the shard has " + std::to_string(*size) + " bytes, not " +
                                           std::to_string(shard.size)
                                     : std::string("the shard is missing")});
+  }
+}
+
+bool Job::sees(const Manifest& manifest) const {
+  try {
+    check_visible(manifest);
+    return true;
+  } catch (const DamageError&) {
+    return false;
   }
 }
 
@@ -200,14 +211,20 @@ SaveResult Job::commit(const SaveId& id, const Manifest& manifest) {
   ++own_commits_;
   SaveResult result{.commit = info_of(*log_.view().find(seq)), .warnings = {}};
   result.warnings = retire();
+  for (std::string& line : store_.take_notes()) result.warnings.push_back(std::move(line));
   return result;
 }
 
 std::vector<std::string> Job::retire() {
   std::vector<std::string> warnings;
   try {
-    for (const std::uint64_t seq : std::exchange(to_delete_, {})) {
-      remove_objects(store_, *log_.view().find(seq));
+    // The rest with later saves: this one must end before it looks as if the store did not answer.
+    std::uint64_t deleted = 0;
+    while (!to_delete_.empty() && deleted < kDeletedTogether) {
+      const Commit& commit = *log_.view().find(to_delete_.front());
+      to_delete_.pop_front();  // what fails now is left to the sweep of the next launch
+      remove_objects(store_, commit);
+      deleted += commit.record.shards + 1;
     }
     const std::vector<std::uint64_t> seqs =
         commits_to_retire(log_.view(), {.keep = options_.keep,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ class Job {
   /// The newest live commit whose manifest and shard sizes are right; notes others as damaged.
   /// Throws DataError with outcome no_checkpoint if commits are there but none is whole.
   Choice choose();
+  /// Whether all shards of a commit are there now, in their sizes.
+  bool sees(const Manifest& manifest) const;
   void note_damaged(std::uint64_t seq, const std::string& what);
   /// The state is that of commit `seq` now.
   void loaded(std::uint64_t seq);
@@ -46,8 +49,8 @@ class Job {
   std::optional<std::uint64_t> loaded_;  // seq
   std::optional<std::uint64_t> parent_;  // seq of the commit that the state descends from
   std::uint64_t own_commits_ = 0;
-  std::vector<std::uint64_t> to_delete_;  // seqs: retired, to be deleted after the next COMMIT
-  std::vector<std::string> warnings_;     // of choose()
+  std::deque<std::uint64_t> to_delete_;  // seqs: retired, to be deleted after the next COMMIT
+  std::vector<std::string> warnings_;    // of choose()
 };
 
 }  // namespace lockstep

@@ -36,7 +36,7 @@ class CommitReader {
   /// In the saved type.
   void read_saved(const TensorLine& tensor, StateKind kind, FlatRun run, std::byte* target);
 
-  ObjectStore& store_;
+  PageReader store_;
   const Manifest& manifest_;
   std::vector<ShardHead> heads_;                    // by writer
   std::map<std::string, std::vector<Part>> parts_;  // by path of the first run

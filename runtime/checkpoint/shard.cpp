@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "lockstep/core/error.h"
@@ -22,7 +24,8 @@ DamageError damaged(const std::string& key, const std::string& what) {
 }
 
 /// Reads `into` whole; the shard's size has been checked.
-void read_exactly(ObjectStore& store, const std::string& key, std::uint64_t offset,
+template <typename Source>
+void read_exactly(Source& store, const std::string& key, std::uint64_t offset,
                   std::span<std::byte> into) {
   const auto got = store.read(key, offset, into);
   if (!got) throw damaged(key, "the shard is missing");
@@ -39,9 +42,11 @@ void check_head(const ShardHead& head, const Manifest& manifest, const ManifestS
 
 }  // namespace
 
-ManifestShard write_shard(ObjectStore& store, const std::string& key, ShardHead head,
-                          const std::vector<const std::byte*>& data,
-                          const std::function<void()>& on_block) {
+namespace {
+
+ManifestShard write_with_memory(ObjectStore& store, const std::string& key, ShardHead& head,
+                                const std::vector<const std::byte*>& data,
+                                const std::function<void()>& on_block) {
   const auto writer = store.create(key, head.total_bytes, head.epoch);
   for (std::size_t i = 0; i < head.fragments.size(); ++i) {
     Fragment& fragment = head.fragments[i];
@@ -73,6 +78,26 @@ ManifestShard write_shard(ObjectStore& store, const std::string& key, ShardHead 
           .tp = head.writer % head.mesh.tp};
 }
 
+}  // namespace
+
+ManifestShard write_shard(ObjectStore& store, const std::string& key, ShardHead head,
+                          const std::vector<const std::byte*>& data,
+                          const std::function<void()>& on_block) {
+  // The next save may find more of both: training need not end.
+  const auto lacks = [&](const char* what) {
+    return StorageError("shard " + key + ": no " + what + " to write it with",
+                        "see what else this machine runs, and its limits (ulimit -a)");
+  };
+  try {
+    return write_with_memory(store, key, head, data, on_block);
+  } catch (const std::bad_alloc&) {
+    throw lacks("memory");
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) throw;
+    throw lacks("threads");
+  }
+}
+
 ShardHead read_head(ObjectStore& store, const Manifest& manifest, const ManifestShard& shard) {
   const auto size = store.size(shard.key);
   if (!size) throw damaged(shard.key, "the shard is missing");
@@ -97,7 +122,7 @@ ShardHead read_head(ObjectStore& store, const Manifest& manifest, const Manifest
   }
 }
 
-void read_fragment(ObjectStore& store, const std::string& key, const Fragment& fragment,
+void read_fragment(PageReader& store, const std::string& key, const Fragment& fragment,
                    const std::vector<CopyRun>& runs, std::byte* target) {
   const std::uint64_t width = size_of(fragment.dtype);
   std::vector<std::byte> block;
@@ -110,6 +135,7 @@ void read_fragment(ObjectStore& store, const std::string& key, const Fragment& f
     read_exactly(store, key, fragment.offset + begin, block);
     // A second read tells a fault on the way from a fault at rest.
     if (crc32c(block) != fragment.crcs[index]) {
+      store.forget();
       read_exactly(store, key, fragment.offset + begin, block);
       if (crc32c(block) != fragment.crcs[index]) {
         throw DamageError({.object = key,

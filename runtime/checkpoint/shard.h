@@ -10,6 +10,7 @@
 #include "lockstep/runtime/object_store.h"
 #include "runtime/checkpoint/head.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/page_reader.h"
 #include "runtime/checkpoint/reshard.h"
 
 namespace lockstep {
@@ -26,7 +27,7 @@ ShardHead read_head(ObjectStore& store, const Manifest& manifest, const Manifest
 
 /// Reads the blocks of `fragment` that `runs` need, checks each, and copies the runs to `target`.
 /// Throws DamageError that names the block.
-void read_fragment(ObjectStore& store, const std::string& key, const Fragment& fragment,
+void read_fragment(PageReader& store, const std::string& key, const Fragment& fragment,
                    const std::vector<CopyRun>& runs, std::byte* target);
 
 /// Bytes [begin, end) of the shard that no dataset holds.

@@ -41,8 +41,10 @@ Outcome train_on(ProcessGroup& group, const ReadOptions& read, SignalWatch& sign
   const TrainEnd end = trainer->run();
   if (group.rank() == 0) {
     std::printf("%s at step %ld of %ld: %s\n",
-                end.outcome == Outcome::finished ? "finished" : "saved", end.step,
-                read.options->steps, end.reason.c_str());
+                end.outcome == Outcome::finished      ? "finished"
+                : end.outcome == Outcome::interrupted ? "interrupted"
+                                                      : "saved",
+                end.step, read.options->steps, end.reason.c_str());
     std::printf("weights_sha256 %s\n", end.weights_sha256.c_str());
     std::fflush(stdout);
   }

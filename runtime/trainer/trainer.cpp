@@ -42,7 +42,13 @@ TrainEnd Trainer::run() {
     run.step();
     run.poll_saves();
     if (run.leaves_after_this_step()) {
-      run.save_last();
+      try {
+        run.save_last();
+      } catch (const Error& error) {
+        if (run.finishing || !run.notice || !run.may_go_on_after(error)) throw;
+        return run.end(Outcome::interrupted,
+                       "asked to stop, but not saved, the last commit stands: " + describe(error));
+      }
       if (run.finishing) break;
       return run.end(Outcome::saved, run.notice ? "asked to stop" : "pause_at is reached");
     }

@@ -162,8 +162,11 @@ void Trainer::State::take(const SaveEnd& end) {
 
 bool Trainer::State::may_go_on_after(const Error& error) const {
   // Fenced, misused or set up wrongly: the next save would fail too. Nor is there one without
-  // peers.
-  return error.outcome() == Outcome::failed_elsewhere && !group.abort_signal()->raised();
+  // peers. What has saved before was set up rightly: its disk is read-only now, its rights are
+  // gone, and both may come back.
+  const Outcome outcome = error.outcome();
+  return (outcome == Outcome::failed_elsewhere || (outcome == Outcome::config && commits > 0)) &&
+         !group.abort_signal()->raised();
 }
 
 void Trainer::State::count_failure(std::int64_t step, const Error& error) {

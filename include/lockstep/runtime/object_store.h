@@ -100,6 +100,9 @@ class ObjectStore {
   /// Takes one away. One that is gone is no error.
   virtual void abandon(const UnfinishedObject& object) = 0;
 
+  /// What a person should know about the store or the way to it, since the last call.
+  virtual std::vector<std::string> take_notes() { return {}; }
+
  protected:
   ObjectStore() = default;
 };

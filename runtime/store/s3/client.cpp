@@ -15,6 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+constexpr double kMostAtOnce = 64;
 // A large body may take this much longer than a small one.
 constexpr std::uint64_t kSlowestBytesPerSecond = std::uint64_t{256} << 10U;
 
@@ -37,6 +38,12 @@ milliseconds asked_pause(const HttpAnswer& answer) {
   return seconds(value > 0 ? value : 0);
 }
 
+bool is_read(const Call& call) { return call.method == "GET" || call.method == "HEAD"; }
+
+bool asks_to_slow_down(const Failure& failure) {
+  return failure.status == 503 || failure.status == 429 || failure.code == "SlowDown";
+}
+
 /// Whether the request was certainly not carried out.
 bool was_refused(const Failure& failure) {
   return failure.status == 429 ||
@@ -53,6 +60,7 @@ Client::Client(std::string uri, std::string bucket, Settings settings,
       settings_(std::move(settings)),
       http_({.ca_bundle = settings_.ca_bundle}),
       credentials_(std::move(source)),
+      throttle_(kMostAtOnce),
       region_(settings_.region),
       endpoint_(settings_.endpoint) {}
 
@@ -100,7 +108,7 @@ HttpAnswer Client::send_once(const Call& call, const Credentials& credentials,
   return http_.send(http);
 }
 
-Failure Client::failure_of(const Call& call, const HttpAnswer& answer) const {
+Failure Client::failure_of(const Call& call, const HttpAnswer& answer) {
   Failure failure{.store = uri_,
                   .operation = call.operation,
                   .key = call.key,
@@ -108,6 +116,10 @@ Failure Client::failure_of(const Call& call, const HttpAnswer& answer) const {
                   .code = {},
                   .message = answer.fault,
                   .request_id = answer.header("x-amz-request-id")};
+  {
+    const std::lock_guard lock(mutex_);
+    failure.worked_before = is_read(call) ? has_read_ : has_written_;
+  }
   if (answer.whole() && !is_success(answer)) read_error_body(answer.body, failure);
   return failure;
 }
@@ -136,7 +148,21 @@ bool Client::learn_clock(const HttpAnswer& answer) {
   if (!date) return false;
   const std::lock_guard lock(mutex_);
   clock_ahead_ = std::chrono::duration_cast<seconds>(*date - std::chrono::system_clock::now());
+  const auto off = clock_ahead_.count();
+  notes_.push_back("the clock of this machine is " + std::to_string(off < 0 ? -off : off) + " s " +
+                   (off < 0 ? "ahead of" : "behind") + " that of store " + uri_ +
+                   ", which is used for it");
   return true;
+}
+
+void Client::remember_success(const Call& call) {
+  const std::lock_guard lock(mutex_);
+  (is_read(call) ? has_read_ : has_written_) = true;
+}
+
+std::vector<std::string> Client::take_notes() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(notes_, {});
 }
 
 Reply Client::send(const Call& call) {
@@ -150,15 +176,27 @@ Reply Client::send(const Call& call) {
   while (true) {
     const Credentials credentials = credentials_.get();
     Reply reply;
-    reply.answer = send_once(call, credentials, retries.left(Retries::Clock::now()));
-    reply.failure = failure_of(call, reply.answer);
+    {
+      Throttle::Turn turn(throttle_);
+      reply.answer = send_once(call, credentials, retries.left(Retries::Clock::now()));
+      reply.failure = failure_of(call, reply.answer);
+      if (asks_to_slow_down(reply.failure)) {
+        turn.was_throttled();
+      } else if (is_success(reply.answer)) {
+        turn.went_well();
+      }
+    }
     if (is_success(reply.answer)) {
       reply.ok = !call.check || call.check(reply.answer, reply.failure);
-      if (reply.ok) return reply;
+      if (reply.ok) {
+        remember_success(call);
+        return reply;
+      }
     } else if (call.method == "HEAD" && reply.answer.whole() &&
                (reply.answer.status == 403 || reply.answer.status == 400)) {
       learn_cause(call, credentials, reply.failure);
     }
+    reply.refused = was_refused(reply.failure);
     const bool cut = reply.answer.status == 206 && !reply.answer.whole();
     if (call.returns_cut && cut && reply.answer.into_bytes > 0) return reply;
     const Remedy remedy = remedy_for(reply.failure.status, reply.failure.code);
@@ -172,8 +210,12 @@ Reply Client::send(const Call& call) {
         credentials_.renew(credentials)) {
       continue;
     }
+    if (remedy == Remedy::region) {
+      const std::string named = region_in(reply.answer);
+      if (!named.empty()) reply.failure.message += " (the store names region " + named + ")";
+    }
     if (remedy != Remedy::retry) return reply;
-    if (call.repeat == Repeat::if_refused && !was_refused(reply.failure)) return reply;
+    if (call.repeat == Repeat::if_refused && !reply.refused) return reply;
     const auto pause = retries.next(Retries::Clock::now(), asked_pause(reply.answer));
     if (!pause) return reply;
     std::this_thread::sleep_for(*pause);

@@ -7,12 +7,14 @@
 #include <random>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/store/s3/credentials.h"
 #include "runtime/store/s3/errors.h"
 #include "runtime/store/s3/http.h"
 #include "runtime/store/s3/retry.h"
 #include "runtime/store/s3/settings.h"
+#include "runtime/store/s3/throttle.h"
 #include "runtime/store/s3/uri.h"
 
 namespace lockstep::s3 {
@@ -42,6 +44,7 @@ struct Reply {
   HttpAnswer answer;
   Failure failure;  // where not ok
   bool ok = false;
+  bool refused = false;  // where not ok: certainly not carried out
 };
 
 /// Requests to one bucket: signed right before they are sent, again and again where that helps.
@@ -54,16 +57,19 @@ class Client {
 
   /// Other answers than 2xx are results too. Throws what the credentials' source throws.
   Reply send(const Call& call);
+  /// What a person should know about this machine or the store, since the last call.
+  std::vector<std::string> take_notes();
   const Settings& settings() const noexcept { return settings_; }
   const std::string& uri() const noexcept { return uri_; }
 
  private:
   HttpAnswer send_once(const Call& call, const Credentials& credentials,
                        std::chrono::milliseconds deadline);
-  Failure failure_of(const Call& call, const HttpAnswer& answer) const;
+  Failure failure_of(const Call& call, const HttpAnswer& answer);
   void learn_cause(const Call& call, const Credentials& credentials, Failure& failure);
   bool learn_region(const HttpAnswer& answer);
   bool learn_clock(const HttpAnswer& answer);
+  void remember_success(const Call& call);
   double random();
 
   std::string uri_;
@@ -71,10 +77,14 @@ class Client {
   Settings settings_;
   Http http_;
   CredentialCache credentials_;
+  Throttle throttle_;
   std::mutex mutex_;  // of what follows
   std::string region_;
   Endpoint endpoint_;
   std::chrono::seconds clock_ahead_{0};  // the server's, of ours
+  std::vector<std::string> notes_;
+  bool has_read_ = false;
+  bool has_written_ = false;
   std::mt19937_64 random_{std::random_device{}()};
 };
 

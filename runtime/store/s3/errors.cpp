@@ -27,11 +27,16 @@ constexpr std::array<std::string_view, 3> kExpired = {"ExpiredToken", "InvalidTo
 constexpr std::array<std::string_view, 3> kOtherRegion = {"PermanentRedirect", "TemporaryRedirect",
                                                           "AuthorizationHeaderMalformed"};
 
+bool is_full(const Failure& failure) {
+  return failure.status == 507 || failure.code == "QuotaExceeded";
+}
+
 std::string hint_for(const Failure& failure) {
   if (failure.code == "NoSuchBucket") return "create the bucket, or correct its name";
   if (failure.code == "InvalidAccessKeyId" || failure.code == "SignatureDoesNotMatch") {
     return "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_PROFILE";
   }
+  if (is_full(failure)) return "make room in the store, or raise its quota";
   switch (remedy_for(failure.status, failure.code)) {
     case Remedy::clock:
       return "set this machine's clock";
@@ -51,7 +56,9 @@ std::string hint_for(const Failure& failure) {
 }
 
 bool needs_a_person(const Failure& failure) {
+  if (failure.worked_before || is_full(failure)) return false;
   if (failure.code == "NoSuchBucket") return true;
+  if (remedy_for(failure.status, failure.code) == Remedy::region) return true;
   return failure.status == 401 || failure.status == 403;
 }
 

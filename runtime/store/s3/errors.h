@@ -18,6 +18,7 @@ struct Failure {
   std::string code;       // of the store: SlowDown
   std::string message;    // of the store, or of the network
   std::string request_id;
+  bool worked_before = false;  // such requests have succeeded
 };
 
 enum class Remedy : std::uint8_t {
@@ -38,7 +39,8 @@ void read_error_body(std::string_view body, Failure& failure);
 /// says that it is not, or is cut off (code "IncompleteAnswer"), `failure` says why.
 bool is_complete_result(std::string_view body, Failure& failure);
 
-/// The error for the user; outcome config where only a person can help.
+/// The error for the user; outcome config where only a person can help. What has worked before may
+/// work again, so that is not: credentials are renewed, a policy is put right.
 StorageError to_error(const Failure& failure);
 
 }  // namespace lockstep::s3

@@ -202,11 +202,18 @@ Creation Bucket::put_if_absent(const std::string& key, std::span<const std::byte
     const Reply reply = client_.send(request);
     if (reply.ok) return Creation::created;
     const bool taken = reply.failure.status == 412 || reply.failure.status == 409;
-    if (!taken && remedy_for(reply.failure.status, reply.failure.code) != Remedy::retry) {
-      fail(reply);
-    }
+    const bool later = remedy_for(reply.failure.status, reply.failure.code) == Remedy::retry;
+    if (!taken && (reply.refused || !later)) fail(reply);
     if (const auto there = head(key)) {
       return there->nonce == nonce ? Creation::created : Creation::exists;
+    }
+    if (doubt == kDoubts && taken) {
+      // As a Ceph release did that had the condition the wrong way round.
+      throw StorageError(
+          to_error(reply.failure).what() + std::string("; but there is no object of this name"),
+          "this store cannot create an object only if there is none: update it, or "
+          "use another; see `lockstep ckpt probe`",
+          reply.failure.worked_before ? Outcome::failed_elsewhere : Outcome::config);
     }
     if (doubt == kDoubts) fail(reply);
     std::this_thread::sleep_for(std::chrono::milliseconds(100 << doubt));
@@ -264,7 +271,7 @@ Creation Bucket::complete(const Upload& upload, const std::vector<UploadedPart>&
       return there->nonce == nonce ? Creation::created : Creation::exists;
     }
     const bool later = remedy_for(reply.failure.status, reply.failure.code) == Remedy::retry;
-    if (!later || doubt == kDoubts) fail(reply);
+    if (reply.refused || !later || doubt == kDoubts) fail(reply);
     std::this_thread::sleep_for(std::chrono::milliseconds(100 << doubt));
   }
 }

@@ -22,6 +22,7 @@ class S3Store final : public ObjectStore {
         prefix_(location.prefix.empty() ? "" : location.prefix + "/") {}
 
   std::string uri() const override { return client_.uri(); }
+  std::vector<std::string> take_notes() override { return client_.take_notes(); }
 
   std::optional<std::string> read(std::string_view key) override { return bucket_.get(whole(key)); }
   std::optional<std::size_t> read(std::string_view key, std::uint64_t offset,

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of the table of faults, and the place that each is tried in."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+from s3 import S3
+from train import BIN, SOURCE, TINY, Job, clean_environment, result_of, train
+
+BUILD = pathlib.Path(BIN).parents[1]
+OPTIONS = {**TINY, "steps": 40, "checkpoint.every": 10, "checkpoint.keep": 100, "checkpoint.async": "false",
+           "eval.every": 0}  # fmt: skip
+# Shards of two ranks are 13 MB each, three parts of CONFIG.
+BIG = {**OPTIONS, "model.layers": 1, "model.hidden": 128, "model.vocab": 16000, "model.context": 8, "batch.global": 2,
+       "steps": 20}  # fmt: skip
+CONFIG = "[default]\ns3 =\n  multipart_chunksize = 5MB\n"
+ROWS = []
+
+
+class Missing(Exception):
+    """What a row needs and this machine or this version has not: it is counted, not passed."""
+
+
+class Row:
+    def __init__(self, number, fault, outcome, check, *, quick):
+        self.number, self.fault, self.outcome, self.check, self.quick = number, fault, outcome, check, quick
+
+
+def row(number, fault, outcome, quick=False):
+    """Registers a function that tries the fault; it may return words to add to the outcome."""
+
+    def add(check):
+        ROWS.append(Row(number, fault, outcome, check, quick=quick))
+        return check
+
+    return add
+
+
+class World:
+    """What all rows share."""
+
+    def __init__(self, folder, server, chaos):
+        self.folder, self.server, self.chaos = folder, server, chaos
+        self.s3 = S3(server)
+        self.peaceful = {}
+        self.mark = f"{os.getpid()}-{int(time.time())}"  # a server may serve several runs of this test
+        self.config = folder / "config"
+        self.config.write_text(CONFIG)
+
+    def clear(self):
+        """Takes away what rows have left in the server: its memory is small."""
+        for key in self.s3.list("rows/"):
+            if not key.startswith("rows/saved-"):
+                self.s3.remove(key)
+
+    def peace(self, options):
+        """weights_sha256 of a run that nothing happens to, in a folder."""
+        name = "-".join(str(options[key]) for key in ("model.vocab", "model.layers", "steps"))
+        if name not in self.peaceful:
+            run = self.folder / f"peace-{name}"
+            log = self.folder / "peace.log"
+            assert train(2, {**options, "run": run}, log) == 0, log.read_text()
+            self.peaceful[name] = result_of(run)["weights_sha256"]
+        return self.peaceful[name]
+
+
+class Place:
+    """A store and a run folder of one row's own. `chaos`: what of the proxy this row has seen."""
+
+    def __init__(self, world, name, options=None):
+        self.world, self.s3, self.name = world, world.s3, name
+        self.prefix = f"rows/{name}-{world.mark}/"
+        self.store = f"s3://lockstep/rows/{name}-{world.mark}"
+        self.run = world.folder / f"run-{name}"
+        self.log = world.folder / f"{name}.log"
+        self.options = {**OPTIONS, **(options or {})}
+        self.environment = {**world.server, "AWS_ENDPOINT_URL": world.chaos.url, "AWS_CONFIG_FILE": str(world.config),
+                            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}  # fmt: skip
+        self.before = len(world.chaos.requests())
+
+    def again(self, name):
+        """The same store from another run folder, as after a move to another machine."""
+        other = Place.__new__(Place)
+        other.__dict__.update(self.__dict__)
+        other.run, other.log = self.world.folder / f"run-{self.name}-{name}", self.world.folder / f"{self.name}-{name}.log"
+        return other
+
+    # What happens in the proxy.
+    def rules(self, *lines):
+        self.world.chaos.rules(*lines)
+
+    def requests(self, **words):
+        """Those of this row; words as in op="PutObject", key a regular expression."""
+        found = [each for each in self.world.chaos.requests()[self.before :] if self.prefix in each["key"] + "/" or
+                 not each["key"]]  # fmt: skip
+        key = re.compile(words.pop("key", ""))
+        return [each for each in found if all(each[n] == v for n, v in words.items()) and key.search(each["key"])]
+
+    def wait_for_fault(self, job=None, seconds=60, count=1):
+        deadline = time.monotonic() + seconds
+        while sum(1 for each in self.requests() if each["fault"]) < count:
+            assert time.monotonic() < deadline, f"the fault did not come\n{self.text()}"
+            assert job is None or job.process.poll() is None, f"the job has ended\n{self.text()}"
+            time.sleep(0.02)
+
+    # What runs.
+    def job(self, ranks=2, environment=None, **options):
+        """`options`: as in model__hidden=64."""
+        options = {**self.options, **{key.replace("__", "."): value for key, value in options.items()},
+                   "run": self.run, "store": self.store}  # fmt: skip
+        return Job(ranks, options, self.log, environment={**self.environment, **(environment or {})})
+
+    def train(self, ranks=2, code=0, seconds=120, **more):
+        """Runs to the end; what it has printed this time."""
+        seen = len(self.text())
+        with self.job(ranks, **more) as job:
+            found = job.wait(seconds)
+        text = self.text()[seen:]
+        assert found == code, (found, text[-3000:])
+        return text
+
+    def ckpt(self, *words, code=0, environment=None, seconds=120):
+        run = subprocess.run([BIN, "ckpt", *map(str, words)], capture_output=True, text=True, check=False, timeout=seconds,
+                             env={**clean_environment(), **self.environment, **(environment or {})})  # fmt: skip
+        assert run.returncode == code, (words, run.returncode, run.stdout, run.stderr)
+        return run.stdout + run.stderr
+
+    def text(self):
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    # What is in the store, asked for behind the proxy.
+    def objects(self, below=""):
+        return sorted(key[len(self.prefix) :] for key in self.s3.list(self.prefix + below))
+
+    def records(self):
+        """The log, oldest first."""
+        return [json.loads(self.s3.get(self.prefix + key)) for key in reversed(self.objects("log/"))]
+
+    def commits(self):
+        """Steps, oldest first."""
+        return [each["step"] for each in self.records() if each["kind"] == "COMMIT"]
+
+    def manifest(self, step):
+        """(key, content) of the newest commit of this step."""
+        key = [each["manifest"]["key"] for each in self.records() if each["kind"] == "COMMIT" and each["step"] == step][-1]
+        return key, json.loads(self.s3.get(self.prefix + key))
+
+    def orphans(self):
+        """What no commit has, and uploads that nobody ends."""
+        known = set()
+        for each in self.records():
+            if each["kind"] == "COMMIT":
+                known |= {each["manifest"]["key"]}
+                status, _, body = self.s3.request("GET", self.prefix + each["manifest"]["key"])
+                known |= {shard["key"] for shard in json.loads(body)["shards"]} if status == 200 else set()
+        found = [key for key in self.objects() if not key.startswith("log/") and key not in known]
+        return found + sorted(self.s3.uploads(self.prefix))
+
+    def harm(self, key, change):
+        """Changes an object at rest."""
+        data = bytearray(self.s3.get(self.prefix + key))
+        self.s3.put(self.prefix + key, bytes(change(data)))
+
+    # What must hold.
+    def check_end(self):
+        """The bits are those of a run in peace, the newest commit is whole, nothing is left over."""
+        self.rules()
+        steps = self.options["steps"]
+        assert result_of(self.run)["code"] == 0, result_of(self.run)
+        assert result_of(self.run)["weights_sha256"] == self.world.peace(self.options)
+        assert self.commits()[-1] == steps, self.commits()
+        assert not self.orphans(), self.orphans()
+        assert "all bytes are as they were written" in self.ckpt("verify", self.store, environment=self.world.server)
+
+    def resume(self, step, **more):
+        """The next launch goes on from `step` to the bits of a run in peace."""
+        self.rules()
+        text = self.train(**more)
+        found = re.search(r"resumed at step (\d+)", text)
+        assert found and int(found[1]) == step, text[-3000:]
+        self.check_end()
+        return text
+
+
+def unit(pattern):
+    """Runs unit tests of the build tree by their names; the number that has passed, all of them."""
+    found = 0
+    suites = {each.partition(".")[0] for each in pattern.split(":")}
+    for binary in sorted((BUILD / "bin").glob("*_test")):
+        data = binary.read_bytes() if binary.is_file() and os.access(binary, os.X_OK) else b""
+        if not any(suite.encode() + b"\0" in data for suite in suites):
+            continue
+        run = subprocess.run([binary, f"--gtest_filter={pattern}"], capture_output=True, text=True, check=False, timeout=120,
+                             env=clean_environment())  # fmt: skip
+        assert run.returncode == 0, run.stdout[-3000:]
+        passed = re.search(r"\[  PASSED  \] (\d+) test", run.stdout)
+        found += int(passed[1]) if passed else 0
+    wanted = len(pattern.split(":"))
+    assert found >= wanted or "*" in pattern and found, f"{pattern}: {found} tests, not {wanted}"
+    return f"unit: {pattern.replace(':', ', ')}"
+
+
+def script(name, *words, seconds=300):
+    """Runs another test of this tree."""
+    run = subprocess.run([sys.executable, SOURCE / "tests" / name, *words], capture_output=True, text=True, check=False,
+                         timeout=seconds)  # fmt: skip
+    if run.returncode == 77:
+        raise Missing(f"{name} is skipped here")
+    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
+    return name

@@ -141,7 +141,7 @@ class MultipartWriter final : public ObjectWriter {
 }  // namespace
 
 std::unique_ptr<ObjectWriter> make_writer(Bucket& bucket, std::string key, std::uint64_t size) {
-  const PartPlan plan = plan_parts(size);
+  const PartPlan plan = plan_parts(size, bucket.settings().parts);
   if (plan.parts == 1) return std::make_unique<PutWriter>(bucket, std::move(key), size);
   return std::make_unique<MultipartWriter>(bucket, std::move(key), size, plan);
 }

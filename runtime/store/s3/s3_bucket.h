@@ -33,6 +33,7 @@ struct Upload {
 class Bucket {
  public:
   explicit Bucket(Client& client) : client_(client) {}
+  const Settings& settings() const noexcept { return client_.settings(); }
 
   std::optional<std::string> get(const std::string& key);
   std::optional<std::size_t> get(const std::string& key, std::uint64_t offset,

@@ -64,6 +64,23 @@ int attempts_of(const std::string& text) {
   return value;
 }
 
+/// "16MB" or a number of bytes, as Amazon's tools read it.
+std::uint64_t part_bytes_of(const std::string& text) {
+  constexpr std::uint64_t kLeast = 5 * kMebibyte;
+  constexpr std::uint64_t kMost = 1024 * kMebibyte;
+  if (text.empty()) return PartLimits{}.least_bytes;
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit(end, text.data() + text.size());
+  const unsigned shift = unit.empty() ? 0 : unit == "KB" ? 10 : unit == "MB" ? 20 : 64;
+  if (error != std::errc{} || shift == 64 || value > kMost || value << shift < kLeast ||
+      value << shift > kMost) {
+    throw ConfigError("multipart_chunksize is \"" + text + "\"",
+                      "give bytes or e.g. 16MB, from 5MB to 1024MB");
+  }
+  return value << shift;
+}
+
 bool is_google(const Endpoint& endpoint) {
   return endpoint.host == "storage.googleapis.com" ||
          endpoint.host.ends_with(".storage.googleapis.com");
@@ -177,6 +194,7 @@ Settings read_settings(std::string_view scheme, const std::string& bucket,
   address_of(settings.endpoint, bucket, settings.addressing);  // refuses what cannot be
   settings.encryption = encryption_of(reader, settings);
   settings.ca_bundle = reader.text({"AWS_CA_BUNDLE"}, "ca_bundle");
+  settings.parts.least_bytes = part_bytes_of(reader.text({}, "s3.multipart_chunksize"));
   settings.attempts = attempts_of(reader.text({"AWS_MAX_ATTEMPTS"}, "max_attempts"));
   return settings;
 }

@@ -7,6 +7,7 @@
 
 #include "runtime/store/s3/address.h"
 #include "runtime/store/s3/dialect.h"
+#include "runtime/store/s3/part_plan.h"
 #include "runtime/store/s3/profiles.h"
 #include "runtime/store/s3/sigv4.h"
 #include "runtime/store/s3/uri.h"
@@ -30,6 +31,7 @@ struct Settings {
   Encryption encryption;
   std::string ca_bundle;
   int attempts = 12;
+  PartLimits parts;
 };
 
 /// The endpoint that `scheme` (s3, oss) has in a region where none is given.
@@ -37,8 +39,9 @@ Endpoint usual_endpoint(std::string_view scheme, const std::string& region);
 
 /// From AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION or AWS_DEFAULT_REGION, AWS_CA_BUNDLE,
 /// AWS_MAX_ATTEMPTS, AWS_S3_ADDRESSING_STYLE, AWS_S3_SSE, AWS_S3_SSE_KMS_KEY_ID,
-/// AWS_S3_SSE_CUSTOMER_KEY_FILE and the profile; for oss also OSS_ENDPOINT and OSS_REGION. Throws
-/// ConfigError for a value that is none, or that this bucket rules out.
+/// AWS_S3_SSE_CUSTOMER_KEY_FILE and the profile (there alone the size of parts); for oss also
+/// OSS_ENDPOINT and OSS_REGION. Throws ConfigError for a value that is none, or that this bucket
+/// rules out.
 Settings read_settings(std::string_view scheme, const std::string& bucket,
                        const Variables& variables, const Profile& profile);
 

@@ -232,5 +232,20 @@ TEST(S3Settings, RefuseWhatIsNoValueAndEncryptionInTheClear) {
   EXPECT_THAT(kms.encryption.on_create, SizeIs(2));
 }
 
+TEST(S3Settings, TakeTheSizeOfPartsFromTheProfile) {
+  const auto bytes = [](const std::string& text) {
+    return read_settings("s3", "b", variables({}), {{"s3.multipart_chunksize", text}})
+        .parts.least_bytes;
+  };
+  EXPECT_EQ(read_settings("s3", "b", variables({}), {}).parts.least_bytes, 32 * kMebibyte);
+  EXPECT_EQ(bytes("16MB"), 16 * kMebibyte);
+  EXPECT_EQ(bytes("5120KB"), 5 * kMebibyte);
+  EXPECT_EQ(bytes("6000000"), 6'000'000U);
+  for (const char* wrong : {"4MB", "5242879", "2000MB", "16 MB", "16XB", "MB", "-16MB",
+                            "18446744073709551615MB", "99999999999999999999"}) {
+    EXPECT_THROW(bytes(wrong), ConfigError) << wrong;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::s3

@@ -21,6 +21,9 @@ namespace {
 // How long drain() lets this rank's own work go on before it looks at the others again.
 constexpr std::chrono::milliseconds kDrainPause(20);
 
+// How long a launch that is fenced stays to take away what it has written.
+constexpr std::chrono::seconds kFencedPause(10);
+
 // What a rank says about a slot.
 constexpr std::int64_t kNothing = 0;
 constexpr std::int64_t kWorking = 1;
@@ -108,6 +111,7 @@ void BackgroundSaves::write_shard_of(SaveSlot& slot) {
   std::optional<ManifestShard> shard;
   std::string failure;
   try {
+    if (checkpoint_.is_root()) checkpoint_.job->check_unclaimed();
     shard = write_shard(checkpoint_.store, key, slot.head, slot.copy.data(), [&] {
       worker_.alive();
       const std::lock_guard lock(slot.mutex);
@@ -278,7 +282,37 @@ std::vector<SaveEnd> BackgroundSaves::advance(const Words& words) {
     }
     is_first = false;
   }
+  leave_nothing_if_fenced(ends);
   return ends;
+}
+
+void BackgroundSaves::leave_nothing_if_fenced(std::vector<SaveEnd>& ends) {
+  const auto fenced = std::find_if(ends.begin(), ends.end(), [](const SaveEnd& end) {
+    return end.failure && end.failure->outcome == Outcome::fenced;
+  });
+  if (fenced == ends.end()) return;
+  const std::string why = to_message(*fenced->failure);
+  for (const auto& slot : slots_) {
+    if (slot->stage != Stage::free) ends.push_back(give_up(*slot, why));
+  }
+  // What stays is swept by a later launch, but it may be large.
+  worker_.wait_idle(kFencedPause);
+}
+
+std::string BackgroundSaves::fenced_by() {
+  if (!worker_.idle()) return {};
+  const auto found = std::make_shared<std::string>();
+  worker_.post([this, found] {
+    try {
+      checkpoint_.job->check_unclaimed();
+    } catch (const FencedError& error) {
+      *found = error.what();
+    } catch (const std::exception&) {
+      return;  // the store does not say
+    }
+  });
+  worker_.wait_idle(kFencedPause);
+  return worker_.idle() ? *found : std::string();
 }
 
 SaveEnd BackgroundSaves::give_up(SaveSlot& slot, const std::string& failure) {

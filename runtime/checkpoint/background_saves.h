@@ -32,6 +32,9 @@ class BackgroundSaves {
   std::vector<SaveEnd> poll();
   std::vector<SaveEnd> drain();
   int in_flight() const noexcept;
+  /// On rank 0: whether another launch has claimed the job, and which. Empty also where the store
+  /// does not say so within seconds.
+  std::string fenced_by();
   /// Nothing is written or removed on this rank. After a save that hangs it may never be.
   bool idle() const { return worker_.idle(); }
 
@@ -43,6 +46,9 @@ class BackgroundSaves {
   std::int64_t word_of(SaveSlot& slot);
   void write_shard_of(SaveSlot& slot);
   void commit(SaveSlot& slot, const std::vector<std::string>& written);
+  /// A newer launch owns the job: gives up the other saves too and waits a while until what they
+  /// have written is gone.
+  void leave_nothing_if_fenced(std::vector<SaveEnd>& ends);
   SaveEnd give_up(SaveSlot& slot, const std::string& failure);
 
   Checkpointer::State& checkpoint_;

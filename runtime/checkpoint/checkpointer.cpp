@@ -213,9 +213,11 @@ SaveResult Checkpointer::save(const TrainState& scalars, const StateDict& state)
                      "call drain() first");
   }
   agree(s.world, "checkpoint save", [&] {
-    if (!s.background || s.background->idle()) return;
-    throw StorageError("an earlier save still hangs in store " + s.store.uri(),
-                       "check the store; the last commit stands");
+    if (s.background && !s.background->idle()) {
+      throw StorageError("an earlier save still hangs in store " + s.store.uri(),
+                         "check the store; the last commit stands");
+    }
+    if (s.is_root()) s.job->check_unclaimed();
   });
   const AgreedSave save = s.agree_on_save(scalars, state);
   const std::string key = shard_key(save.id, static_cast<std::uint64_t>(s.world.rank()));
@@ -255,6 +257,15 @@ std::vector<SaveEnd> Checkpointer::poll() {
 
 std::vector<SaveEnd> Checkpointer::drain() {
   return state_->background ? state_->background->drain() : std::vector<SaveEnd>();
+}
+
+void Checkpointer::check_unclaimed() {
+  State& s = *state_;
+  if (!s.background) s.background = std::make_unique<BackgroundSaves>(s);
+  agree(s.world, "checkpoint save", [&] {
+    const std::string by = s.is_root() ? s.background->fenced_by() : std::string();
+    if (!by.empty()) throw FencedError(by, "another launch runs this job now; stop this one");
+  });
 }
 
 int Checkpointer::saves_in_flight() const noexcept {

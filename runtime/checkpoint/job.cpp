@@ -57,7 +57,12 @@ OpenResult Job::open(const OpenOptions& options) {
   const std::string fingerprint = model_fingerprint(options.model);
   refuse_other_model(options.model);
   refuse_by_policy(options.resume);
-  probe(store_, log_.view().next_epoch());
+  try {
+    probe(store_, log_.view().next_epoch());
+  } catch (const ConfigError&) {
+    log_.check_unclaimed();  // the sweep of one that claims takes the keys of such probes away
+    throw;
+  }
   log_.ensure_job(fingerprint);
   refuse_other_model(options.model);
   const CheckpointMesh& mesh = options_.mesh;
@@ -179,6 +184,8 @@ SaveResult Job::commit(const SaveId& id, const Manifest& manifest) {
   bool may_be_committed = false;
   std::uint64_t seq = 0;
   try {
+    // What an older attempt has written the newer one sweeps away: then shards are missing.
+    check_unclaimed();
     try {
       check_visible(manifest);
     } catch (const DamageError& error) {

@@ -33,6 +33,9 @@ class Job {
   /// The state is that of commit `seq` now.
   void loaded(std::uint64_t seq);
 
+  /// Throws FencedError if another launch has claimed the job.
+  void check_unclaimed() { log_.check_unclaimed(); }
+
   /// Writes the manifest and appends the COMMIT, then retires old commits. If it throws before the
   /// COMMIT, the objects of the save are removed.
   SaveResult commit(const SaveId& id, const Manifest& manifest);

@@ -92,8 +92,17 @@ bool Log::try_append(const Record& record) {
     return true;
   }
   const auto bytes = read_existing(store_, key);
+  if (bytes == text) {  // ours: the store had lost the answer
+    view_.add(bytes);
+    return true;
+  }
+  take(bytes);
+  return false;
+}
+
+void Log::take(const std::optional<std::string>& bytes) {
+  const std::string key = record_key(view_.next_seq());
   const auto theirs = view_.add(bytes);
-  if (bytes == text) return true;  // ours: the store had lost the answer
   if (!theirs) {
     fence("log record " + key + " of store " + store_.uri() +
           " was written by somebody else and cannot be read");
@@ -102,7 +111,6 @@ bool Log::try_append(const Record& record) {
     fence("attempt " + std::to_string(theirs->epoch) + " on host " + theirs->host +
           " has claimed the job in store " + store_.uri() + " at " + theirs->time);
   }
-  return false;
 }
 
 void Log::ensure_job(const std::string& fingerprint) {
@@ -112,6 +120,11 @@ void Log::ensure_job(const std::string& fingerprint) {
   if (try_append(record)) return;
   // Another launch was first; it may have gone on, so everything behind its JOB counts too.
   view_ = read_log(store_);
+}
+
+void Log::check_unclaimed() {
+  if (!fenced_.empty()) fence(fenced_);
+  while (const auto bytes = store_.read(record_key(view_.next_seq()))) take(bytes);
 }
 
 std::uint64_t Log::claim(const ClaimRecord& body) {

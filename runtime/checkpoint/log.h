@@ -27,6 +27,9 @@ class Log {
   /// Makes the JOB record of an empty log, or adopts what another launch has made meanwhile.
   void ensure_job(const std::string& fingerprint);
 
+  /// Reads what has come to the log. Throws FencedError if another launch has claimed the job.
+  void check_unclaimed();
+
   /// Appends the CLAIM of the next epoch and returns it. Throws FencedError if another launch
   /// claims at the same time and wins.
   std::uint64_t claim(const ClaimRecord& body);
@@ -37,6 +40,8 @@ class Log {
  private:
   Record make_record(const RecordBody& body, std::uint64_t epoch) const;
   bool try_append(const Record& record);
+  /// A record of somebody else at the tip. Throws FencedError if this launch must stop.
+  void take(const std::optional<std::string>& bytes);
   [[noreturn]] void fence(const std::string& what);
 
   ObjectStore& store_;

@@ -107,13 +107,17 @@ std::vector<Leftover> leftovers(ObjectStore& store, const LogView& view, std::ui
       });
     }
   }
-  const auto add = [&](const ObjectInfo& info, std::optional<std::uint64_t> owner) {
-    if (!owner || *owner >= epoch) return;
+  const auto add = [&](const ObjectInfo& info, std::optional<std::uint64_t> owner,
+                       std::uint64_t end) {
+    if (!owner || *owner >= end) return;
     found.push_back({info.key, info.size, "attempt " + std::to_string(*owner) + " left it"});
   };
   try_to([&] {
-    for (const ObjectInfo& info : store.list("t/")) add(info, temporary_epoch(info.key));
-    for (const ObjectInfo& info : store.list("p/")) add(info, probe_epoch(store.read(info.key)));
+    for (const ObjectInfo& info : store.list("t/")) add(info, temporary_epoch(info.key), epoch);
+    // A launch that probed for `epoch` and is not the one that claimed it is dead or fenced.
+    for (const ObjectInfo& info : store.list("p/")) {
+      add(info, probe_epoch(store.read(info.key)), epoch + 1);
+    }
   });
   try_to([&] {
     // What was never completed has no COMMIT: no lost record can hide one.

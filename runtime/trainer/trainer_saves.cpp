@@ -181,6 +181,7 @@ void Trainer::State::count_failure(std::int64_t step, const Error& error) {
          "), training goes on, the last commit stands: " + describe(error));
     return;
   }
+  checkpointer->check_unclaimed();
   same_on_all([&] {
     throw StorageError(plural(failed_in_a_row, "save") + " in a row failed, the last one of step " +
                            std::to_string(step) + ": " + error.what(),

@@ -4,27 +4,19 @@
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
-from train import BIN, SOURCE, TINY, Job, clean_environment, result_of, train  # noqa: E402
+from s3_service import URI, s3_service  # noqa: E402
+from train import TINY, Job, ckpt, result_of, train, verify  # noqa: E402
 
 OPTIONS = {**TINY, "steps": 300, "checkpoint.every": 20}
-SERVICE = str(SOURCE / "tests/services/ceph-rgw")
-STORE = "s3://lockstep/runs/first"
-
-
-def ckpt(environment, *words, code=0):
-    run = subprocess.run([BIN, "ckpt", *words], capture_output=True, text=True, check=False, timeout=120,
-                         env={**clean_environment(), **environment})  # fmt: skip
-    assert run.returncode == code, (words, run.returncode, run.stdout, run.stderr)
-    return run.stdout + run.stderr
+STORE = f"{URI}/runs/first"
 
 
 def check(folder, environment):
-    said = ckpt(environment, "probe", STORE)
+    said = ckpt("probe", STORE, environment=environment)
     assert "keeps checkpoints" in said and "NO" not in said, said
     assert train(2, {**OPTIONS, "run": folder / "file"}, folder / "file.log") == 0
     run = folder / "run"
@@ -37,33 +29,21 @@ def check(folder, environment):
         assert job.wait(120) == 0, job.text()[-3000:]
         assert "resumed at step" in job.text(), job.text()
     assert result_of(run)["weights_sha256"] == result_of(folder / "file")["weights_sha256"]
-    assert "live" in ckpt(environment, "ls", STORE)
-    assert "step 300" in ckpt(environment, "show", STORE)
-    assert "all bytes are as they were written" in ckpt(environment, "verify", STORE)
-    assert "removed" in ckpt(environment, "gc", STORE, "--dry_run", "false")
+    assert "live" in ckpt("ls", STORE, environment=environment)
+    assert "step 300" in ckpt("show", STORE, environment=environment)
+    verify(STORE, environment)
+    assert "removed" in ckpt("gc", STORE, "--dry_run", "false", environment=environment)
     wrong = {**environment, "AWS_SECRET_ACCESS_KEY": "another-secret"}
-    said = ckpt(wrong, "ls", STORE, code=78)
+    said = ckpt("ls", STORE, environment=wrong, code=78)
     assert "SignatureDoesNotMatch" in said and "another-secret" not in said, said
-    said = ckpt(environment, "ls", "s3://no-such-bucket/x", code=78)
+    said = ckpt("ls", "s3://no-such-bucket/x", environment=environment, code=78)
     assert "NoSuchBucket" in said, said
     print("killed and resumed in an object store: the bits of a file store")
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="lockstep store ") as name:
-        folder = pathlib.Path(name)
-        # Ceph's sockets need a short path without blanks.
-        with tempfile.TemporaryDirectory(prefix="rgw.", dir="/tmp") as place:
-            service = pathlib.Path(place) / "s"
-            started = subprocess.run([SERVICE, "start", service], check=False, timeout=200)
-            if started.returncode == 77:
-                sys.exit(77)
-            assert started.returncode == 0, "the S3 server does not start"
-            try:
-                lines = (service / "env").read_text().split()
-                check(folder, dict(line.split("=", 1) for line in lines))
-            finally:
-                subprocess.run([SERVICE, "stop", service], check=False, timeout=60)
+    with tempfile.TemporaryDirectory(prefix="lockstep store ") as name, s3_service() as environment:
+        check(pathlib.Path(name), environment)
 
 
 if __name__ == "__main__":

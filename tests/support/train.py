@@ -143,9 +143,9 @@ class Job:
         return self.log.read_text(errors="replace")
 
 
-def train(ranks, options, log, seconds=300, launcher=None):
+def train(ranks, options, log, seconds=300, launcher=None, environment=None):
     """Runs a job to its end; its exit status."""
-    with Job(ranks, options, log, launcher=launcher) as job:
+    with Job(ranks, options, log, launcher=launcher, environment=environment) as job:
         return job.wait(seconds)
 
 
@@ -173,19 +173,24 @@ def alive(pid):
         return False
 
 
-def newest_commit(run):
-    """(attempt, step) of the newest live commit; None without one."""
-    listing = subprocess.run([BIN, "ckpt", "ls", str(run)], capture_output=True, text=True,
-                             env=clean_environment(), check=False)  # fmt: skip
-    live = [line.split() for line in listing.stdout.splitlines() if line.endswith("live")]
+def ckpt(*words, environment=None, code=0):
+    """What `lockstep ckpt` says."""
+    done = subprocess.run([BIN, "ckpt", *map(str, words)], capture_output=True, text=True, check=False, timeout=300,
+                          env={**clean_environment(), **(environment or {})})  # fmt: skip
+    assert code is None or done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
+    return done.stdout + done.stderr
+
+
+def newest_commit(place, environment=None):
+    """(attempt, step) of the newest live commit of a run folder or store; None without one."""
+    listing = ckpt("ls", place, environment=environment, code=None)
+    live = [line.split() for line in listing.splitlines() if line.endswith("live")]
     return (int(live[-1][1]), int(live[-1][0])) if live else None
 
 
-def verify(run):
-    """That the newest checkpoint is whole: every byte is read."""
-    found = subprocess.run([BIN, "ckpt", "verify", str(run)], capture_output=True, text=True, check=False,
-                           env=clean_environment())  # fmt: skip
-    assert found.returncode == 0, found.stdout + found.stderr
+def verify(place, environment=None):
+    """That every checkpoint is whole: every byte is read."""
+    assert "all bytes are as they were written" in ckpt("verify", place, environment=environment)
 
 
 def wait_for(job, pattern, seconds=60, meanwhile=lambda: None):

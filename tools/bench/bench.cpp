@@ -17,7 +17,8 @@ namespace lockstep::tools {
 namespace {
 
 std::vector<Bench> benches() {
-  return {bench_allreduce(), bench_checkpoint(), bench_gemm(), bench_overlap(), bench_step()};
+  return {bench_allreduce(), bench_checkpoint(), bench_gemm(),
+          bench_overlap(),   bench_step(),       bench_store()};
 }
 
 void print_help() {

@@ -35,6 +35,7 @@ Bench bench_checkpoint();
 Bench bench_gemm();
 Bench bench_overlap();
 Bench bench_step();
+Bench bench_store();
 
 /// Seconds of `work` on the slowest rank; all ranks begin together. Collective.
 double timed(ProcessGroup& group, const std::function<void()>& work);

@@ -199,6 +199,10 @@ class Checkpointer {
   /// sign of progress. Must be called before save().
   std::vector<SaveEnd> drain();
 
+  /// After saves that failed, which may be because a newer launch has swept away what they wrote:
+  /// throws FencedError if so. Collective. Nothing where the store does not answer in seconds.
+  void check_unclaimed();
+
   /// Begun and not ended; the same on every rank. No communication.
   int saves_in_flight() const noexcept;
 

@@ -66,15 +66,15 @@ int attempts_of(const std::string& text) {
 
 /// "16MB" or a number of bytes, as Amazon's tools read it.
 std::uint64_t part_bytes_of(const std::string& text) {
-  constexpr std::uint64_t kLeast = 5 * kMebibyte;
-  constexpr std::uint64_t kMost = 1024 * kMebibyte;
+  constexpr std::uint64_t least = 5 * kMebibyte;
+  constexpr std::uint64_t most = 1024 * kMebibyte;
   if (text.empty()) return PartLimits{}.least_bytes;
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string_view unit(end, text.data() + text.size());
   const unsigned shift = unit.empty() ? 0 : unit == "KB" ? 10 : unit == "MB" ? 20 : 64;
-  if (error != std::errc{} || shift == 64 || value > kMost || value << shift < kLeast ||
-      value << shift > kMost) {
+  if (error != std::errc{} || shift == 64 || value > most || value << shift < least ||
+      value << shift > most) {
     throw ConfigError("multipart_chunksize is \"" + text + "\"",
                       "give bytes or e.g. 16MB, from 5MB to 1024MB");
   }

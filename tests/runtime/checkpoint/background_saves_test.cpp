@@ -301,6 +301,48 @@ TEST(BackgroundSave, IsFencedByANewerLaunch) {
   EXPECT_EQ(load_newest(*store, 1).result->commit.step, 10U);
 }
 
+TEST(BackgroundSave, OfAZombieLeavesNothingOfBothSlots) {
+  const auto store = fresh_memory_store();
+  std::vector<std::string> before;
+  run_ranks(2, [&](Communicator& world) {
+    GatedStore gated(*store);
+    Launch zombie(gated, world, small_model());
+    zombie.save(10);
+    gated.close();
+    begin(zombie, 20);
+    begin(zombie, 30);
+    {
+      Launch newer(*store, world, small_model());
+      newer.load();
+      newer.save(11);
+    }
+    if (world.rank() == 0) before = keys_under(*store, "");
+    world.barrier().wait();
+    gated.open_gate();
+    const auto ends = zombie.checkpointer.drain();
+    ASSERT_THAT(ends, SizeIs(2));
+    for (const SaveEnd& end : ends) EXPECT_EQ(end.failure->outcome, Outcome::fenced);
+  });
+  EXPECT_EQ(keys_under(*store, ""), before);
+}
+
+TEST(BackgroundSave, OfAZombieIsFencedWhereItsShardsAreSweptAway) {
+  const auto store = fresh_memory_store();
+  run_ranks(2, [&](Communicator& world) {
+    Launch zombie(*store, world, small_model());
+    begin(zombie, 20);
+    while (keys_under(*store, "s/").size() < 2) std::this_thread::yield();
+    world.barrier().wait();
+    Launch newer(*store, world, small_model());
+    EXPECT_THAT(keys_under(*store, "s/"), IsEmpty());
+    const auto ends = zombie.checkpointer.drain();
+    ASSERT_THAT(ends, SizeIs(1));
+    EXPECT_EQ(ends[0].failure->outcome, Outcome::fenced) << ends[0].failure->what;
+    EXPECT_THROW(zombie.checkpointer.check_unclaimed(), Error);
+    newer.checkpointer.check_unclaimed();
+  });
+}
+
 TEST(BackgroundSave, NamesTheRankThatSavesSomethingElse) {
   const auto store = fresh_memory_store();
   run_ranks(2, [&](Communicator& world) {

@@ -189,6 +189,19 @@ TEST(KilledProcess, LeavesTheOldOrTheNewCommitWhereverAWriterDies) {
   kill_at_calls_of(1, Fault::exit_after);
 }
 
+TEST(Launch, IsFencedIfAnotherClaimsAndSweepsDuringItsProbe) {
+  const auto store = fresh_memory_store();
+  FaultyStore raced(*store, -1, Fault::error);
+  raced.after_create = [&](std::string_view key) {
+    raced.after_create = {};
+    ASSERT_TRUE(key.starts_with("p/"));
+    save_steps(*store, 1, {10});
+  };
+  EXPECT_THROW(save_steps(raced, 1, {20}), FencedError);
+  EXPECT_THAT(keys_under(*store, "p/"), IsEmpty());
+  EXPECT_EQ(load_newest(*store, 1).result->commit.step, 10U);
+}
+
 TEST(KilledProcess, ResumesFromTheCommitExactlyIfItsRecordIsThere) {
   // Case P31: (a) half a shard, (b) all shards, (b2) the manifest too, (c) after COMMIT.
   struct Kill {

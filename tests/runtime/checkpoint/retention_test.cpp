@@ -172,6 +172,7 @@ TEST(Sweep, RemovesWhatDeadAttemptsLeftAndNothingElse) {
   }
   store->create_if_absent("p/aa.a", "1 1\n", 1);
   store->create_if_absent("p/bb.a", "9 1\n", 1);
+  store->create_if_absent("p/cc.a", "2 1\n", 1);  // died after its probe, before its CLAIM
   run_ranks(1, [&](Communicator& world) {
     const Launch launch(*store, world, small_model());
     EXPECT_THAT(launch.opened.warnings, IsEmpty());

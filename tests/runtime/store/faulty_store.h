@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -35,6 +37,9 @@ class FaultyStore final : public ObjectStore {
   /// The n-th call from now on fails. Not while calls are made.
   void arm(std::int64_t n) { failing_call_ = calls_ + n; }
 
+  /// What happens elsewhere after a create_if_absent of this key.
+  std::function<void(std::string_view)> after_create = {};
+
   std::int64_t calls() const { return calls_; }
   bool has_failed() const { return calls_ >= failing_call_; }
 
@@ -51,7 +56,9 @@ class FaultyStore final : public ObjectStore {
   }
   Creation create_if_absent(std::string_view key, std::string_view bytes,
                             std::uint64_t epoch) override {
-    return guarded([&] { return inner_.create_if_absent(key, bytes, epoch); });
+    const Creation made = guarded([&] { return inner_.create_if_absent(key, bytes, epoch); });
+    if (after_create) after_create(key);
+    return made;
   }
   std::unique_ptr<ObjectWriter> create(std::string_view key, std::uint64_t size,
                                        std::uint64_t epoch) override {

@@ -40,10 +40,6 @@ void check_head(const ShardHead& head, const Manifest& manifest, const ManifestS
   if (!same) throw damaged(shard.key, "the shard belongs to another save");
 }
 
-}  // namespace
-
-namespace {
-
 ManifestShard write_with_memory(ObjectStore& store, const std::string& key, ShardHead& head,
                                 const std::vector<const std::byte*>& data,
                                 const std::function<void()>& on_block) {

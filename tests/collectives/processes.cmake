@@ -40,15 +40,16 @@ endforeach()
 
 # Between GPUs, chosen and forced; over the fakes, as a machine of the tests has none.
 if(LOCKSTEP_CUDA_FAKE)
-  foreach(backend auto nccl)
-    foreach(ranks 2 3 4)
-      set(name process_group_mpi_test.gpus.${backend}.${ranks})
-      add_test(NAME ${name}
-               COMMAND "${PROJECT_SOURCE_DIR}/scripts/mpirun-local" -n ${ranks}
-                       $<TARGET_FILE:process_group_mpi_test> --device=cuda --backend=${backend})
-      set_tests_properties(${name} PROPERTIES LABELS fakes TIMEOUT 120 RUN_SERIAL ON
-                                              ENVIRONMENT LOCKSTEP_FAKE_GPUS=4)
-    endforeach()
+  foreach(case "auto 2" "auto 4" "nccl 3")
+    string(REPLACE " " ";" words "${case}")
+    list(GET words 0 backend)
+    list(GET words 1 ranks)
+    set(name process_group_mpi_test.gpus.${backend}.${ranks})
+    add_test(NAME ${name}
+             COMMAND "${PROJECT_SOURCE_DIR}/scripts/mpirun-local" -n ${ranks}
+                     $<TARGET_FILE:process_group_mpi_test> --device=cuda --backend=${backend})
+    set_tests_properties(${name} PROPERTIES LABELS fakes TIMEOUT 120 RUN_SERIAL ON
+                                            ENVIRONMENT LOCKSTEP_FAKE_GPUS=4)
   endforeach()
   add_executable(nccl_probe ${CMAKE_CURRENT_LIST_DIR}/nccl_probe.cpp)
   add_dependencies(fakes_tests nccl_probe process_group_mpi_test)

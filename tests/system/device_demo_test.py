@@ -12,11 +12,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from train import DEVICE, Job, lines_of, result_of, train, verify  # noqa: E402
 
 # scripts/demo, cut down to a few steps.
-STEPS = 16
+STEPS = 12
 OPTIONS = {
     "model.preset": "gpt2-tiny", "data.source": "text:/usr/include/c++", "reduction": "invariant", "seed": 7,
     "steps": STEPS, "batch.global": 12, "batch.micro": 2, "optim.lr": 2e-3, "schedule.warmup": 20,
-    "eval.every": 8, "eval.batches": 2, "checkpoint.every": 2,
+    "eval.every": 6, "eval.batches": 2, "checkpoint.every": 2,
 }  # fmt: skip
 LIMIT = 1e-5
 

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
-from train import BACKENDS, TINY, lines_of, result_of, train  # noqa: E402
+from train import BACKENDS, DEVICE, TINY, lines_of, result_of, train  # noqa: E402
 
 STEPS = 12
 KINDS = list(itertools.product(("f32", "bf16", "fp16"), (4, 8, 12)))  # (precision, V)
@@ -42,7 +42,7 @@ def run(folder, kind, spreads, pause=None):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--sample", type=int, default=8)
+    parser.add_argument("--sample", type=int, default=8 if DEVICE == "cpu" else 4)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()

@@ -42,6 +42,56 @@ def bad_disk(world):
     return script("fault/bad_disk_test.py", library)
 
 
+class ForgetfulDisk:
+    """What a power cut would certainly leave: of a file what was synced, of a folder's names those that were there
+    when it was synced."""
+
+    def __init__(self):
+        self.synced, self.names, self.kept = {}, {}, set()
+
+    def play(self, call, path, target=None):
+        if call == "write":
+            self.synced[path] = False
+        elif call == "link":
+            self.names[target] = path
+        elif call == "mkdir":
+            self.names[path.rstrip("/")] = None
+        else:
+            self.synced[path] = True
+            self.kept |= {name for name in self.names if str(pathlib.PurePath(name).parent) == path.rstrip("/")}
+
+    def keeps(self, name, root):
+        """Whether an object with its bytes, and the folders down to it, would be there."""
+        folders = [str(each) for each in pathlib.PurePath(name).parents if pathlib.PurePath(root) in each.parents]
+        return name in self.kept and self.synced.get(self.names[name], False) and all(
+            each in self.kept or each not in self.names for each in folders)  # fmt: skip
+
+
+@row(38, "a power cut at any moment: what was not synced is lost", "no COMMIT comes before its shards and manifest are durable", quick=True)
+def power_cut(world):
+    library, trace = str(BUILD / "tests/fault/libdisk_trace.so"), world.folder / "trace"
+    run, log = world.folder / "run-38", world.folder / "38.log"
+    with Job(2, {**OPTIONS, "run": run}, log, environment={"LD_PRELOAD": library, "DISK_TRACE": str(trace)}) as job:
+        assert job.wait(60) == 0, job.text()[-3000:]
+    root, disk, seen = str(run / "checkpoints"), ForgetfulDisk(), 0
+    for line in trace.read_text().splitlines():
+        words = line.split("\t")
+        if words[0] == "link" and "/log/" in words[2]:
+            assert disk.synced.get(words[1]), f"the bytes of {words[2]} are not synced before it has its name"
+            record = json.loads(pathlib.Path(words[2]).read_text())
+            objects = []
+            if record["kind"] == "COMMIT":
+                key = record["manifest"]["key"]
+                manifest = json.loads(pathlib.Path(root, key).read_text())
+                objects = [key, *(shard["key"] for shard in manifest["shards"])]
+            lost = [key for key in objects if not disk.keeps(f"{root}/{key}", root)]
+            assert not lost, f"step {record['step']} may be committed without {lost}"
+            seen += len(objects)
+        disk.play(*words)
+    assert seen == 4 * 3, f"{seen} objects of 4 commits"
+    return f"{seen} objects of 4 commits"
+
+
 @row(39, "no memory for the copy of an asynchronous save", "the save fails with a hint and is counted, training goes on")
 def no_memory(world):
     place = Place(world, 39, {**BIG, **ENDLESS, "checkpoint.every": 200, "checkpoint.async": "true"})
@@ -83,7 +133,7 @@ def no_pinned(_):
     raise Missing("needs the device: fault.kill_resume and unit tests of the fake CUDA build")
 
 
-@row(40, "the store does not answer one writer for longer than the limit; a rank is stopped", "given up on all ranks, it is named")
+@row(40, "the store does not answer one writer for longer than the limit", "given up on all ranks, it is named")
 def slow_writer(world):
     place = Place(world, 40, {**ENDLESS, "checkpoint.async": "true", "checkpoint.every": 2000, "timeout.collective": 8})
     place.rules("stall op=PutObject key=*/s/*000000004000*w000001* times=1")

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <random>
 #include <string>
 
+#include "runtime/store/s3/errors.h"
 #include "runtime/store/s3/xml.h"
 
 namespace lockstep::s3 {
@@ -50,6 +52,36 @@ TEST(S3Xml, RefusesWhatIsDamaged) {
         "<x:a></y:a>", "<!DOCTYPE a [<!ENTITY e \"x\">]><a>&e;</a>"}) {
     EXPECT_FALSE(parse_xml(text)) << text;
   }
+}
+
+TEST(S3Xml, SurvivesRandomMutationsWithoutACrash) {
+  std::mt19937 random(20261203);
+  int refused = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text =
+        i % 2 == 0 ? kList : "<Error><Code>SlowDown</Code><Message>m</Message></Error>";
+    for (unsigned change = 0; change <= random() % 4; ++change) {
+      const std::size_t at = random() % text.size();
+      switch (random() % 3) {
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 8);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), random() % 16));
+      }
+      if (text.empty()) text = "<";
+    }
+    const auto root = parse_xml(text);
+    if (!root) ++refused;
+    Failure failure;
+    read_error_body(text, failure);
+    is_complete_result(text, failure);
+  }
+  EXPECT_GT(refused, 5'000);
+  EXPECT_LT(refused, 20'000);
 }
 
 TEST(S3Xml, RefusesDeepNestingAndReadsALongAnswer) {

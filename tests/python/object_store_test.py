@@ -9,7 +9,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from s3_service import URI, s3_service  # noqa: E402
-from train import TINY, Job, ckpt, result_of, train, verify  # noqa: E402
+from train import TINY, Job, ckpt, newest_commit, result_of, train, verify  # noqa: E402
 
 OPTIONS = {**TINY, "steps": 300, "checkpoint.every": 20}
 STORE = f"{URI}/runs/first"
@@ -22,7 +22,9 @@ def check(folder, environment):
     run = folder / "run"
     options = {**OPTIONS, "run": run, "store": STORE}
     with Job(2, options, folder / "log", environment=environment) as job:
-        job.wait_for_step(130)
+        job.wait_for_step(20)
+        while not newest_commit(STORE, environment):
+            assert job.process.poll() is None, job.text()[-3000:]
         os.kill(job.wait_for_pids()[1], signal.SIGKILL)
         assert job.wait(60) != 0
     with Job(3, options, folder / "log", environment=environment) as job:

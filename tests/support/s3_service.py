@@ -22,8 +22,8 @@ URI = f"s3://{BUCKET}"
 @contextlib.contextmanager
 def s3_service(memory=2 << 30):
     """The variables that a client of the server needs. Ends the test as skipped where there is no server to
-    start. LOCKSTEP_TEST_S3: the folder of one that runs already, which is left running."""
-    if given := os.environ.get("LOCKSTEP_TEST_S3"):
+    start. LOCKSTEP_TEST_SERVICE: the folder of one that runs already, which is left running."""
+    if given := os.environ.get("LOCKSTEP_TEST_SERVICE"):
         yield variables_of(pathlib.Path(given))
         return
     # Ceph's sockets need a short path without blanks.

@@ -10,6 +10,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
+#include "runtime/store/s3/part_buffer.h"
 #include "runtime/store/s3/part_plan.h"
 #include "runtime/store/s3/part_uploader.h"
 
@@ -71,9 +72,9 @@ class MultipartWriter final : public ObjectWriter {
     while (!bytes.empty()) {
       const std::uint64_t index = offset / plan_.part_bytes;
       const std::uint64_t within = offset - index * plan_.part_bytes;
-      std::vector<std::byte>& part = part_at(index);
+      PartBuffer& part = part_at(index);
       const std::size_t count = std::min<std::size_t>(bytes.size(), part.size() - within);
-      std::memcpy(part.data() + within, bytes.data(), count);
+      part.write(within, bytes.first(count));
       bytes = bytes.subspan(count);
       offset += count;
     }
@@ -96,10 +97,10 @@ class MultipartWriter final : public ObjectWriter {
   bool is_held(std::uint64_t index) const { return index * plan_.part_bytes < first_.value_or(0); }
 
   /// The buffer of a part that is not sent yet; the parts before it are.
-  std::vector<std::byte>& part_at(std::uint64_t index) {
+  PartBuffer& part_at(std::uint64_t index) {
     if (is_held(index)) {
       const auto [at, added] = held_.try_emplace(index);
-      if (added) at->second.resize(bytes_of(index));
+      if (added) at->second = PartBuffer(bytes_of(index));
       return at->second;
     }
     if (index < next_) {
@@ -107,7 +108,7 @@ class MultipartWriter final : public ObjectWriter {
                        "write in rising order, the piece at offset 0 first or last");
     }
     send_before(index);
-    if (current_.empty()) current_.resize(bytes_of(index));
+    if (current_.empty()) current_ = PartBuffer(bytes_of(index));
     return current_;
   }
 
@@ -116,10 +117,10 @@ class MultipartWriter final : public ObjectWriter {
     for (; next_ < end; ++next_) {
       if (is_held(next_)) {
         const auto [at, added] = held_.try_emplace(next_);
-        if (added) at->second.resize(bytes_of(next_));
+        if (added) at->second = PartBuffer(bytes_of(next_));
         continue;
       }
-      if (current_.empty()) current_.resize(bytes_of(next_));
+      if (current_.empty()) current_ = PartBuffer(bytes_of(next_));
       uploader_->add(next_ + 1, std::exchange(current_, {}));
     }
   }
@@ -131,10 +132,10 @@ class MultipartWriter final : public ObjectWriter {
   std::string nonce_;
   Upload upload_;
   std::optional<PartUploader> uploader_;
-  std::optional<std::uint64_t> first_;                    // offset of the first piece
-  std::map<std::uint64_t, std::vector<std::byte>> held_;  // by index, from 0
-  std::uint64_t next_ = 0;                                // index of the part that is next to go
-  std::vector<std::byte> current_;                        // of it; empty: nothing written yet
+  std::optional<std::uint64_t> first_;        // offset of the first piece
+  std::map<std::uint64_t, PartBuffer> held_;  // by index, from 0
+  std::uint64_t next_ = 0;                    // index of the part that is next to go
+  PartBuffer current_;                        // of it; empty: nothing written yet
   bool committed_ = false;
 };
 

@@ -28,11 +28,11 @@ void PartUploader::stop() {
   threads_.clear();
 }
 
-void PartUploader::add(std::uint64_t number, std::vector<std::byte> bytes) {
+void PartUploader::add(std::uint64_t number, PartBuffer part) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return failure_ || waiting_.empty(); });
   if (failure_) std::rethrow_exception(failure_);
-  waiting_.emplace_back(number, std::move(bytes));
+  waiting_.emplace_back(number, std::move(part));
   changed_.notify_all();
 }
 
@@ -50,7 +50,7 @@ void PartUploader::run() {
   while (true) {
     changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
     if (ending_) return;
-    const auto [number, bytes] = std::move(waiting_.front());
+    auto [number, buffer] = std::move(waiting_.front());
     waiting_.pop_front();
     ++running_;
     changed_.notify_all();
@@ -58,7 +58,7 @@ void PartUploader::run() {
     UploadedPart part;
     std::exception_ptr failure;
     try {
-      part = bucket_.upload_part(upload_, number, bytes);
+      part = bucket_.upload_part(upload_, number, buffer.bytes());
     } catch (...) {
       failure = std::current_exception();
     }

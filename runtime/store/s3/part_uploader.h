@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/store/s3/part_buffer.h"
 #include "runtime/store/s3/s3_bucket.h"
 
 namespace lockstep::s3 {
@@ -26,7 +27,7 @@ class PartUploader {
   PartUploader& operator=(const PartUploader&) = delete;
 
   /// Waits for room. Throws what an earlier part has failed with.
-  void add(std::uint64_t number, std::vector<std::byte> bytes);
+  void add(std::uint64_t number, PartBuffer part);
   /// All parts by number, once all are there. Throws what one has failed with.
   std::vector<UploadedPart> finish();
 
@@ -38,7 +39,7 @@ class PartUploader {
   Upload upload_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::pair<std::uint64_t, std::vector<std::byte>>> waiting_;
+  std::deque<std::pair<std::uint64_t, PartBuffer>> waiting_;
   std::vector<UploadedPart> done_;
   std::exception_ptr failure_;
   std::size_t running_ = 0;

@@ -11,7 +11,7 @@ import signal
 import struct
 import time
 
-from store_faults.table import BIG, BUILD, OPTIONS, Missing, Place, row, script, unit
+from store_faults.table import BUILD, OPTIONS, Missing, Place, row, script, unit
 from train import Job, lines_of, result_of, train
 
 ENDLESS = {"steps": 1_000_000, "schedule.total": 1000, "checkpoint.max_failures": 1000, "checkpoint.keep": 2}
@@ -92,25 +92,9 @@ def power_cut(world):
     return f"{seen} objects of 4 commits"
 
 
-@row(39, "no memory for the copy of an asynchronous save", "the save fails with a hint and is counted, training goes on")
-def no_memory(world):
-    place = Place(world, 39, {**BIG, **ENDLESS, "checkpoint.every": 200, "checkpoint.async": "true"})
-    place.rules("delay=600 op=PutObject key=*/m/*")  # its memory is in use, the next save needs other
-    with place.job(1) as job:
-        place.wait_for_fault(job)
-        pid = job.wait_for_pids()[0]
-        os.kill(pid, signal.SIGSTOP)
-        used = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
-        hard = resource.prlimit(pid, resource.RLIMIT_AS)[1]
-        resource.prlimit(pid, resource.RLIMIT_AS, (used + (4 << 20), hard))
-        os.kill(pid, signal.SIGCONT)
-        wait_for_text(job, r"no memory for a copy")
-        resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, hard))
-        wait_for_text(job, r"NOTE the save of step \d+ failed \(1 in a row")
-        place.rules()
-        wait_for_commit(place, job, max(lines_of(place.run)))
-        os.kill(pid, signal.SIGUSR2)
-        assert job.wait(60) == 75, place.text()[-3000:]
+@row(39, "no memory for the copy of an asynchronous save", "")
+def no_memory(_):
+    raise Missing("a limit on the memory of the process did not make the copy fail: not shown yet")
 
 
 def wait_for_text(job, pattern, seconds=60):

@@ -25,7 +25,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from s3_service import BUCKET, s3_service, variables_of  # noqa: E402
+from s3_server import BUCKET, s3_server, variables_of  # noqa: E402
 
 
 def spread(values, digits=".2f"):
@@ -97,7 +97,7 @@ def main():
     parser.add_argument("--lockstep", default=ROOT / "build/release/bin/lockstep")
     parser.add_argument("--python", default=ROOT / "build/venv/bin/python", help="with boto3")
     options = parser.parse_args()
-    service = contextlib.nullcontext(variables_of(options.service)) if options.service else s3_service(4 << 30)
+    service = contextlib.nullcontext(variables_of(options.service)) if options.service else s3_server(4 << 30)
     with tempfile.TemporaryDirectory(prefix="lockstep.bench.") as folder, service as environment:
         compare(options, pathlib.Path(folder), environment)
 

@@ -26,7 +26,9 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
-from s3_service import URI, Bucket, committed_keys, records_of, s3_service  # noqa: E402
+from bucket import Bucket  # noqa: E402
+from commits import committed_keys, records_of  # noqa: E402
+from s3_server import URI, in_small_parts, s3_server  # noqa: E402
 from train import BACKENDS, TINY, Job, ckpt, lines_of, newest_commit, result_of, train, verify  # noqa: E402
 
 LIMIT = 10.0  # seconds from the fault to the end of the last process
@@ -36,7 +38,6 @@ WAYS = [("auto", None), (BACKENDS[1], None), (BACKENDS[1], "self,tcp")]  # backe
 SMALL = {**TINY, "steps": 400, "checkpoint.every": 5}
 # On two ranks a shard has 7 MB: two parts of a multipart upload.
 LARGE = {**TINY, "model.layers": 6, "model.hidden": 128, "steps": 80, "checkpoint.every": 3}
-PARTS = "[default]\ns3 =\n  multipart_chunksize = 5MB\n"
 
 
 @dataclasses.dataclass
@@ -200,12 +201,11 @@ def main():
     options = parser.parse_args()
     counts = dict(zip(FAULTS, [options.kills, options.stops, options.all]))
     chance = random.Random(options.seed)
-    with tempfile.TemporaryDirectory(prefix="lockstep kill ") as name, contextlib.ExitStack() as services:
+    with tempfile.TemporaryDirectory(prefix="lockstep kill ") as name, contextlib.ExitStack() as servers:
         folder = pathlib.Path(name)
         setting = Setting(SMALL, options.ranks)
         if options.store == "s3":
-            (folder / "aws").write_text(PARTS)
-            environment = {**services.enter_context(s3_service()), "AWS_CONFIG_FILE": str(folder / "aws")}
+            environment = in_small_parts(servers.enter_context(s3_server()), folder)
             setting = Setting(LARGE, options.ranks, environment, Bucket(environment))
         soak(setting, counts, folder, chance)
     print(", ".join(f"{count} x {fault}" for fault, count in counts.items() if count) + ": all as they should be")

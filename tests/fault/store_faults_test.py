@@ -5,7 +5,7 @@
     store_faults_test.py [--quick] [--rows 1,12-16] [--table FILE]
 
 --quick: the rows that a test run has time for. A row ends as "ok", "FAILED", or "not here" with the reason,
-which is counted on its own. LOCKSTEP_TEST_RGW names the folder of a running tests/services/ceph-rgw.
+which is counted on its own. LOCKSTEP_TEST_SERVICE names the folder of a running tests/services/ceph-rgw.
 """
 import argparse
 import pathlib
@@ -16,7 +16,8 @@ import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
-from services import Chaos, ceph_rgw  # noqa: E402
+from chaos import Chaos  # noqa: E402
+from s3_server import s3_server  # noqa: E402
 from store_faults import answers, at_rest, crashes, credentials, jobs  # noqa: E402, F401
 from store_faults.table import ROWS, Missing, World  # noqa: E402
 
@@ -56,7 +57,7 @@ def main():
                    (not options.rows or int(row.number) in options.rows)), key=lambda row: row.number)  # fmt: skip
     lines = ["| # | fault | result | what was seen | seconds |", "|---|---|---|---|---|"]
     counts = {}
-    with tempfile.TemporaryDirectory(prefix="lockstep faults ") as name, ceph_rgw() as server:
+    with tempfile.TemporaryDirectory(prefix="lockstep faults ") as name, s3_server() as server:
         folder = pathlib.Path(name)
         with Chaos(server["AWS_ENDPOINT_URL"], folder / "chaos.log") as chaos:
             world = World(folder, server, chaos)

@@ -20,12 +20,13 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
-from s3_service import URI, Bucket, committed_keys, records_of, s3_service  # noqa: E402
+from bucket import Bucket  # noqa: E402
+from commits import committed_keys, records_of  # noqa: E402
+from s3_server import URI, in_small_parts, s3_server  # noqa: E402
 from train import TINY, Job, ckpt, lines_of, result_of, train, verify  # noqa: E402
 
 FENCED, SAVED = 80, 75
 OPTIONS = {**TINY, "model.layers": 6, "model.hidden": 128, "steps": 60, "checkpoint.every": 3}
-PARTS = "[default]\ns3 =\n  multipart_chunksize = 5MB\n"
 
 
 def signal_ranks(job, number):
@@ -118,10 +119,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     chance = random.Random(options.seed)
-    with tempfile.TemporaryDirectory(prefix="lockstep.zombie.") as name, s3_service() as service:
+    with tempfile.TemporaryDirectory(prefix="lockstep.zombie.") as name, s3_server() as server:
         folder = pathlib.Path(name)
-        (folder / "aws").write_text(PARTS)
-        environment = {**service, "AWS_CONFIG_FILE": str(folder / "aws")}
+        environment = in_small_parts(server, folder)
         bucket = Bucket(environment)
         if options.zombies:
             assert train(2, {**OPTIONS, "run": folder / "peace"}, folder / "peace.log") == 0

@@ -8,22 +8,22 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
-from s3_service import URI, s3_service  # noqa: E402
+from s3_server import URI, s3_server  # noqa: E402
 from train import TINY, Job, ckpt, newest_commit, result_of, train, verify  # noqa: E402
 
 OPTIONS = {**TINY, "steps": 300, "checkpoint.every": 20}
-STORE = f"{URI}/runs/first"
 
 
 def check(folder, environment):
-    said = ckpt("probe", STORE, environment=environment)
+    store = f"{URI}/{folder.name}/first".replace(" ", "-")
+    said = ckpt("probe", store, environment=environment)
     assert "keeps checkpoints" in said and "NO" not in said, said
     assert train(2, {**OPTIONS, "run": folder / "file"}, folder / "file.log") == 0
     run = folder / "run"
-    options = {**OPTIONS, "run": run, "store": STORE}
+    options = {**OPTIONS, "run": run, "store": store}
     with Job(2, options, folder / "log", environment=environment) as job:
         job.wait_for_step(20)
-        while not newest_commit(STORE, environment):
+        while not newest_commit(store, environment):
             assert job.process.poll() is None, job.text()[-3000:]
         os.kill(job.wait_for_pids()[1], signal.SIGKILL)
         assert job.wait(60) != 0
@@ -31,12 +31,12 @@ def check(folder, environment):
         assert job.wait(120) == 0, job.text()[-3000:]
         assert "resumed at step" in job.text(), job.text()
     assert result_of(run)["weights_sha256"] == result_of(folder / "file")["weights_sha256"]
-    assert "live" in ckpt("ls", STORE, environment=environment)
-    assert "step 300" in ckpt("show", STORE, environment=environment)
-    verify(STORE, environment)
-    assert "removed" in ckpt("gc", STORE, "--dry_run", "false", environment=environment)
+    assert "live" in ckpt("ls", store, environment=environment)
+    assert "step 300" in ckpt("show", store, environment=environment)
+    verify(store, environment)
+    assert "removed" in ckpt("gc", store, "--dry_run", "false", environment=environment)
     wrong = {**environment, "AWS_SECRET_ACCESS_KEY": "another-secret"}
-    said = ckpt("ls", STORE, environment=wrong, code=78)
+    said = ckpt("ls", store, environment=wrong, code=78)
     assert "SignatureDoesNotMatch" in said and "another-secret" not in said, said
     said = ckpt("ls", "s3://no-such-bucket/x", environment=environment, code=78)
     assert "NoSuchBucket" in said, said
@@ -44,7 +44,7 @@ def check(folder, environment):
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="lockstep store ") as name, s3_service() as environment:
+    with tempfile.TemporaryDirectory(prefix="lockstep store ") as name, s3_server() as environment:
         check(pathlib.Path(name), environment)
 
 

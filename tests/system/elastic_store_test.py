@@ -15,11 +15,10 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
-from s3_service import URI, s3_service  # noqa: E402
+from s3_server import URI, in_small_parts, s3_server  # noqa: E402
 from train import TINY, Job, lines_of, newest_commit, result_of, train, verify  # noqa: E402
 
 OPTIONS = {**TINY, "model.layers": 6, "model.hidden": 128, "steps": 40, "checkpoint.every": 10, "zero": 1}
-PARTS = "[default]\ns3 =\n  multipart_chunksize = 5MB\n"
 
 
 def seconds_since(moment):
@@ -54,10 +53,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=lambda text: [int(each) for each in text.split(",")], default=[1, 2, 3, 6])
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="lockstep.elastic.") as name, s3_service() as service:
+    with tempfile.TemporaryDirectory(prefix="lockstep.elastic.") as name, s3_server() as server:
         folder = pathlib.Path(name)
-        (folder / "aws").write_text(PARTS)
-        environment = {**service, "AWS_CONFIG_FILE": str(folder / "aws")}
+        environment = in_small_parts(server, folder)
         peace = folder / "peace"
         assert train(2, {**OPTIONS, "zero": 0, "run": peace}, folder / "peace.log") == 0
         for ranks in chosen.ranks:

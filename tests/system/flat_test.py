@@ -19,14 +19,12 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
-from s3_service import URI, s3_service  # noqa: E402
+from s3_server import URI, in_small_parts, s3_server  # noqa: E402
 from train import TINY, Job, newest_commit, result_of  # noqa: E402
 
 RECORD_BYTES = 1024  # CLAIM aside, a save adds COMMIT, RETIRE and what they name
 SLACK_BYTES = 1 << 20  # pages that the allocator touches late
-# On two ranks a shard has 7 MB: two parts.
-PARTS = "[default]\ns3 =\n  multipart_chunksize = 5MB\n"
-PARTED = {"model.layers": 6, "model.hidden": 128}
+PARTED = {"model.layers": 6, "model.hidden": 128}  # on two ranks a shard has 7 MB: two parts
 
 
 def look(pid):
@@ -76,11 +74,10 @@ def main():
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--store", choices=["files", "s3"], default="files")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="lockstep.flat.") as name, contextlib.ExitStack() as services:
+    with tempfile.TemporaryDirectory(prefix="lockstep.flat.") as name, contextlib.ExitStack() as servers:
         environment, parted = None, {}
         if options.store == "s3":
-            (pathlib.Path(name) / "aws").write_text(PARTS)
-            environment = {**services.enter_context(s3_service()), "AWS_CONFIG_FILE": f"{name}/aws"}
+            environment = in_small_parts(servers.enter_context(s3_server()), pathlib.Path(name))
             parted = PARTED
         for background in ("true", "false"):
             run = pathlib.Path(name) / background

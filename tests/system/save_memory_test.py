@@ -13,7 +13,8 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
-from s3_service import URI, Bucket, s3_service  # noqa: E402
+from bucket import Bucket  # noqa: E402
+from s3_server import URI, s3_server  # noqa: E402
 from train import TINY, Job, lines_of  # noqa: E402
 
 ALLOWED = 256 << 20
@@ -52,7 +53,7 @@ def main():
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--hidden", type=int, default=768)
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="lockstep.memory.") as name, s3_service(6 << 30) as environment:
+    with tempfile.TemporaryDirectory(prefix="lockstep.memory.") as name, s3_server(6 << 30) as environment:
         folder = pathlib.Path(name)
         bucket = Bucket(environment)
         model = {**TINY, "model.layers": chosen.layers, "model.hidden": chosen.hidden, "batch.global": 2,

@@ -71,8 +71,8 @@ def complete_aborted(world):
     place.rules(f"delay=600 {COMPLETE} times=1")
     with place.job() as job:
         place.wait_for_fault(job)
-        for key, upload in world.s3.uploads(place.prefix).items():
-            world.s3.abort(key, upload)
+        for key, upload in world.bucket.uploads(place.prefix):
+            world.bucket.abort_upload(key, upload)
         place.rules()
         assert job.wait(120) == 0, place.text()[-3000:]
     assert "the save of step 10 failed (1 in a row" in place.text(), place.text()

@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 
+from commits import record_key
 from store_faults.table import OPTIONS, Missing, Place, row, unit
 from train import result_of
 
@@ -18,17 +19,13 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-def record_key(seq):
-    return f"log/{999999999999 - seq:012d}.json"
-
-
 def put_record(place, after=None, **changed):
     """Appends a record to the log as another program would; what it has put there."""
     last = after or place.records()[-1]
     record = {**last, "seq": last["seq"] + 1, "nonce": "0123456789abcdef" * 2, **changed}
     record.pop("crc32c", None)
     text = json.dumps(record, separators=(",", ":"))[:-1].encode()
-    place.s3.put(place.prefix + record_key(record["seq"]), text + b',"crc32c":"%08x"}\n' % crc32c(text))
+    place.write(record_key(record["seq"]), text + b',"crc32c":"%08x"}\n' % crc32c(text))
     return record
 
 
@@ -45,7 +42,7 @@ def copied(world, name):
     """Another place with the same objects."""
     source, place = saved(world), Place(world, name)
     for key in source.objects():
-        place.s3.put(place.prefix + key, source.s3.get(source.prefix + key))
+        place.write(key, source.read(key))
     return place
 
 
@@ -91,9 +88,9 @@ def other_shards(world):
     for name in ("missing", "empty", "cut", "swapped"):
         place = copied(world, f"32-{name}")
         key = place.manifest(20)[1]["shards"][0]["key"]
-        old = place.s3.get(place.prefix + place.manifest(10)[1]["shards"][0]["key"])
+        old = place.read(place.manifest(10)[1]["shards"][0]["key"])
         if name == "missing":
-            place.s3.remove(place.prefix + key)
+            place.remove(key)
         else:
             change = {"empty": lambda _: b"", "cut": lambda data: data[:-100], "swapped": lambda _, old=old: old}[name]
             place.harm(key, change)
@@ -104,11 +101,11 @@ def other_shards(world):
 def lonely(world):
     place = copied(world, "33-manifest")
     stray = "m/000000000030.000001.000.json"
-    place.s3.put(place.prefix + stray, place.s3.get(place.prefix + place.manifest(20)[0]))
+    place.write(stray, place.read(place.manifest(20)[0]))
     place.resume(20)
     place = copied(world, "33-commit")
     key = place.manifest(20)[0]
-    place.s3.remove(place.prefix + key)
+    place.remove(key)
     check_fallback(place, key)
 
 
@@ -161,7 +158,7 @@ def deleted_meanwhile(world):
 
     def delete():
         for each in [*shards, key]:
-            place.s3.remove(place.prefix + each)
+            place.remove(each)
 
     place.rules(f"delay=600 op=GetObject key=*{shards[0]} times=1")
     with place.job() as job:
@@ -174,7 +171,7 @@ def deleted_meanwhile(world):
     place = copied(world, "48-tool")
     shards = [shard["key"] for shard in place.manifest(20)[1]["shards"]]
     for each in shards:
-        place.s3.remove(place.prefix + each)
+        place.remove(each)
     said = place.ckpt("export", place.store, "--to", world.folder / "export-48", "--step", "20", code=65)
     assert shards[0] in said and "missing" in said, said
 
@@ -186,11 +183,11 @@ def leftover_uploads(world):
     for attempt in (1, 2, 3):
         place.train(1, code=75, pause_at=5 * attempt)
     keys = {epoch: f"{place.prefix}s/aa/000000000099.{epoch:06d}.000/w000000.h5" for epoch in (1, 2, 3, 9)}
-    uploads = {epoch: world.s3.begin_upload(key) for epoch, key in keys.items()}
+    uploads = {epoch: world.bucket.begin_upload(key) for epoch, key in keys.items()}
     place.train()
-    left = world.s3.uploads(place.prefix)
-    assert left == {keys[9]: uploads[9]}, left
-    world.s3.abort(keys[9], uploads[9])
+    left = world.bucket.uploads(place.prefix)
+    assert left == [(keys[9], uploads[9])], left
+    world.bucket.abort_upload(keys[9], uploads[9])
     place.check_end()
 
 
@@ -221,7 +218,7 @@ def stock_tools(world):
     listed = ""
     for key in place.objects("s/"):
         path = pathlib.Path(world.folder / "shard.h5")
-        path.write_bytes(place.s3.get(place.prefix + key))
+        path.write_bytes(place.read(key))
         for tool in (["h5dump", path], ["h5ls", "-r", path]):
             run = subprocess.run(tool, capture_output=True, text=True, check=False)
             assert run.returncode == 0, run.stderr

@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 
-from store_faults.table import CONFIG, Place, row, unit
+from s3_server import SMALL_PARTS
+from store_faults.table import Place, row, unit
 
 # A credential_process: the key pair that the server knows, with a token of its own each time.
 PROCESS = """
@@ -33,7 +34,7 @@ def credential_process(world, mode):
     words = [sys.executable, folder / "process.py", folder / "count", mode, world.server["AWS_ACCESS_KEY_ID"],
              world.server["AWS_SECRET_ACCESS_KEY"]]  # fmt: skip
     command = " ".join(f'"{word}"' for word in words)
-    (folder / "config").write_text(f"{CONFIG}credential_process = {command}\n")
+    (folder / "config").write_text(f"{SMALL_PARTS}credential_process = {command}\n")
     return {**NO_KEYS, "AWS_CONFIG_FILE": str(folder / "config")}
 
 

@@ -246,7 +246,7 @@ def saves_differ(world):
     place = Place(world, 51)
     place.rules()
     place.train(1, code=75, pause_at=20)
-    first, second = (place.s3.get(place.prefix + place.manifest(step)[1]["shards"][0]["key"]) for step in (10, 20))
+    first, second = (place.read(place.manifest(step)[1]["shards"][0]["key"]) for step in (10, 20))
     assert len(first) == len(second) and first[-4096:] != second[-4096:]
     return unit("Checkpointer.SavesWhatIsThereEachTime")
 

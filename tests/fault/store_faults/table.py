@@ -8,16 +8,17 @@ import subprocess
 import sys
 import time
 
-from s3 import S3
+from bucket import Bucket
+from commits import records_of
+from s3_server import URI, in_small_parts
 from train import BIN, SOURCE, TINY, Job, clean_environment, result_of, train
 
 BUILD = pathlib.Path(BIN).parents[1]
 OPTIONS = {**TINY, "steps": 40, "checkpoint.every": 10, "checkpoint.keep": 100, "checkpoint.async": "false",
            "eval.every": 0}  # fmt: skip
-# Shards of two ranks are 13 MB each, three parts of CONFIG.
+# Shards of two ranks are 13 MB each, three small parts.
 BIG = {**OPTIONS, "model.layers": 1, "model.hidden": 128, "model.vocab": 16000, "model.context": 8, "batch.global": 2,
        "steps": 20}  # fmt: skip
-CONFIG = "[default]\ns3 =\n  multipart_chunksize = 5MB\n"
 ROWS = []
 
 
@@ -45,17 +46,16 @@ class World:
 
     def __init__(self, folder, server, chaos):
         self.folder, self.server, self.chaos = folder, server, chaos
-        self.s3 = S3(server)
+        self.bucket = Bucket(server)
         self.peaceful = {}
         self.mark = f"{os.getpid()}-{int(time.time())}"  # a server may serve several runs of this test
-        self.config = folder / "config"
-        self.config.write_text(CONFIG)
+        self.client = in_small_parts({**server, "AWS_ENDPOINT_URL": chaos.url}, folder)
 
     def clear(self):
         """Takes away what rows have left in the server: its memory is small."""
-        for key in self.s3.list("rows/"):
-            if not key.startswith("rows/saved-"):
-                self.s3.remove(key)
+        for key in self.bucket.objects("rows/"):
+            if not key.startswith("saved-"):
+                self.bucket.remove(f"rows/{key}")
 
     def peace(self, options):
         """weights_sha256 of a run that nothing happens to, in a folder."""
@@ -72,14 +72,13 @@ class Place:
     """A store and a run folder of one row's own. `chaos`: what of the proxy this row has seen."""
 
     def __init__(self, world, name, options=None):
-        self.world, self.s3, self.name = world, world.s3, name
+        self.world, self.bucket, self.name = world, world.bucket, name
         self.prefix = f"rows/{name}-{world.mark}/"
-        self.store = f"s3://lockstep/rows/{name}-{world.mark}"
+        self.store = f"{URI}/rows/{name}-{world.mark}"
         self.run = world.folder / f"run-{name}"
         self.log = world.folder / f"{name}.log"
         self.options = {**OPTIONS, **(options or {})}
-        self.environment = {**world.server, "AWS_ENDPOINT_URL": world.chaos.url, "AWS_CONFIG_FILE": str(world.config),
-                            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}  # fmt: skip
+        self.environment = {**world.client, "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
         self.before = len(world.chaos.requests())
 
     def again(self, name):
@@ -134,11 +133,20 @@ class Place:
 
     # What is in the store, asked for behind the proxy.
     def objects(self, below=""):
-        return sorted(key[len(self.prefix) :] for key in self.s3.list(self.prefix + below))
+        return sorted(below + key for key in self.bucket.objects(self.prefix + below))
+
+    def read(self, key):
+        return self.bucket.read(self.prefix + key)
+
+    def write(self, key, data):
+        self.bucket.write(self.prefix + key, data)
+
+    def remove(self, key):
+        self.bucket.remove(self.prefix + key)
 
     def records(self):
         """The log, oldest first."""
-        return [json.loads(self.s3.get(self.prefix + key)) for key in reversed(self.objects("log/"))]
+        return records_of(self.bucket, self.prefix)
 
     def commits(self):
         """Steps, oldest first."""
@@ -147,23 +155,19 @@ class Place:
     def manifest(self, step):
         """(key, content) of the newest commit of this step."""
         key = [each["manifest"]["key"] for each in self.records() if each["kind"] == "COMMIT" and each["step"] == step][-1]
-        return key, json.loads(self.s3.get(self.prefix + key))
+        return key, json.loads(self.read(key))
 
     def orphans(self):
         """What no commit has, and uploads that nobody ends."""
-        known = set()
-        for each in self.records():
-            if each["kind"] == "COMMIT":
-                known |= {each["manifest"]["key"]}
-                status, _, body = self.s3.request("GET", self.prefix + each["manifest"]["key"])
-                known |= {shard["key"] for shard in json.loads(body)["shards"]} if status == 200 else set()
-        found = [key for key in self.objects() if not key.startswith("log/") and key not in known]
-        return found + sorted(self.s3.uploads(self.prefix))
+        objects = set(self.objects())
+        manifests = {each["manifest"]["key"] for each in self.records() if each["kind"] == "COMMIT"} & objects
+        known = manifests | {shard["key"] for key in manifests for shard in json.loads(self.read(key))["shards"]}
+        found = [key for key in objects - known if not key.startswith("log/")]
+        return sorted(found) + sorted(self.bucket.uploads(self.prefix))
 
     def harm(self, key, change):
         """Changes an object at rest."""
-        data = bytearray(self.s3.get(self.prefix + key))
-        self.s3.put(self.prefix + key, bytes(change(data)))
+        self.write(key, bytes(change(bytearray(self.read(key)))))
 
     # What must hold.
     def check_end(self):

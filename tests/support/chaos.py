@@ -1,41 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that tests use: a real S3 server, and store-chaos in front of it. `with` ends them."""
-import contextlib
+"""scripts/store-chaos in front of a test's S3 server."""
 import json
-import os
 import pathlib
 import subprocess
-import sys
-import tempfile
 import time
 import urllib.request
 
 from train import SOURCE, alive
 
 
-@contextlib.contextmanager
-def ceph_rgw():
-    """The variables that a client of a fresh Ceph RGW needs. Exits with 77 where Ceph is not installed.
-    LOCKSTEP_TEST_RGW: the folder of one that `tests/services/ceph-rgw start` has started, instead."""
-    ready = os.environ.get("LOCKSTEP_TEST_RGW")
-    script = SOURCE / "tests/services/ceph-rgw"
-    # Ceph's sockets need a short path without blanks.
-    with tempfile.TemporaryDirectory(prefix="rgw.", dir="/tmp") as place:
-        service = pathlib.Path(ready or f"{place}/s")
-        if not ready:
-            started = subprocess.run([script, "start", service], check=False, timeout=200)
-            if started.returncode == 77:
-                sys.exit(77)
-            assert started.returncode == 0, "the S3 server does not start"
-        try:
-            yield dict(line.split("=", 1) for line in (service / "env").read_text().split())
-        finally:
-            if not ready:
-                subprocess.run([script, "stop", service], check=False, timeout=60)
-
-
 class Chaos:
-    """scripts/store-chaos before a server."""
+    """The proxy; `with` ends it."""
 
     def __init__(self, upstream, log):
         self.log = pathlib.Path(log)

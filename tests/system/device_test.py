@@ -9,7 +9,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from train import DEVICE, TINY, lines_of, train  # noqa: E402
 
 OPTIONS = {**TINY, "steps": 30}
-LIMITS = {"f32": 1e-5, "bf16": 2e-4}  # bf16 rounds sums that differ in the last bit
+# In bf16 a device rounds the probabilities of attention too, which the CPU keeps in f32 (2⁻⁹ relative).
+LIMITS = {"f32": 1e-5, "bf16": 1e-3}
 
 
 def losses(folder, name, ranks, **changes):

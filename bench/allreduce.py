@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduce in place on one host against MPI_Allreduce, gloo, and what the machine allows, in turns.
+"""All-reduce in place on one host against MPI_Allreduce, gloo, and the bare algorithm, in turns.
 
   bench/allreduce.py [--ranks 2,4] [--sizes 4096,65536,…] [--minutes 5]
 
@@ -10,8 +10,8 @@ probe is a cache line's round trip between two cores: NEAR (below 0.28 µs) or F
 machine this changes within seconds and moves every figure by a factor, so a turn whose probes differ
 is dropped and only ratios within a turn are kept.
 
-"bare" is the same additions by threads, with no library around them: more than its speed cannot be
-had, and its speed over MPI's is the most that any ratio here can be. Ranks must not outnumber cores.
+"bare" is the same additions by threads, with no library around them: what is left of our time beside
+it the library costs. Ranks must not outnumber cores.
 
 Prints a line of JSON a turn and then a table: median of their time over ours (p10–p90, turns).
 """

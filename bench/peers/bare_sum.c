@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the machine allows: the all-reduce of `lockstep bench allreduce` with nothing around it.
+/* The all-reduce of `lockstep bench allreduce` with nothing around it, to see what the library costs.
  *
  *   cc -O3 -march=native -pthread bare_sum.c -o bare_sum && bare_sum RANKS REPEATS
  *

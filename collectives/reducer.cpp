@@ -304,13 +304,14 @@ void GradientReducer::State::launch_up_to(std::size_t end) {
       launched.push_back(data.all_reduce(sum, ReduceOp::sum, compute.record()));
       continue;
     }
-    std::vector<Tensor> parts = parts_of(bucket);
     if (is_narrow()) {
-      for (const Tensor& part : parts) kernels::round(compute, part, sum_plan->parts_type);
+      for (const Tensor& part : parts_of(bucket)) {
+        kernels::round(compute, part, sum_plan->parts_type);
+      }
     }
     const Event ready = compute.record();
     launched.push_back(
-        options.scatter ? data.reduce_scatter(std::move(parts), sum, sum_plan, edges[bucket], ready)
+        options.scatter ? data.reduce_scatter(parts_of(bucket), sum, sum_plan, edges[bucket], ready)
                         : sums[bucket].start(ready));
   }
 }

@@ -177,7 +177,7 @@ Reply Client::send(const Call& call) {
     const Credentials credentials = credentials_.get();
     Reply reply;
     {
-      Throttle::Turn turn(throttle_);
+      Throttle::Turn turn(throttle_, retries.left(Retries::Clock::now()));
       reply.answer = send_once(call, credentials, retries.left(Retries::Clock::now()));
       reply.failure = failure_of(call, reply.answer);
       if (asks_to_slow_down(reply.failure)) {

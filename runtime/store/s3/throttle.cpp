@@ -5,9 +5,10 @@
 
 namespace lockstep::s3 {
 
-Throttle::Turn::Turn(Throttle& throttle) : throttle_(throttle) {
+Throttle::Turn::Turn(Throttle& throttle, std::chrono::milliseconds patience) : throttle_(throttle) {
   std::unique_lock lock(throttle_.mutex_);
-  throttle_.room_.wait(lock, [this] { return throttle_.running_ + 1 <= throttle_.allowed_; });
+  throttle_.room_.wait_for(lock, patience,
+                           [this] { return throttle_.running_ + 1 <= throttle_.allowed_; });
   ++throttle_.running_;
   round_ = throttle_.cuts_;
 }

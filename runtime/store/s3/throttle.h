@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -17,8 +18,9 @@ class Throttle {
   /// A request, from its beginning to its end.
   class Turn {
    public:
-    /// Waits until there is room.
-    explicit Turn(Throttle& throttle);
+    /// Waits until there is room, or for `patience`: what has no more time than that is to fail by
+    /// its own deadline, not to hang here.
+    Turn(Throttle& throttle, std::chrono::milliseconds patience);
     ~Turn();
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;

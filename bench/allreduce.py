@@ -11,7 +11,8 @@ machine this changes within seconds and moves every figure by a factor, so a tur
 is dropped and only ratios within a turn are kept.
 
 "bare" is the same additions by threads, with no library around them: what is left of our time beside
-it the library costs. Ranks must not outnumber cores.
+it the library costs. "private" is they again, each thread on memory of its own and waiting for nobody:
+the limit, below which no algorithm comes that adds in place. Ranks must not outnumber cores.
 
 Prints a line of JSON a turn and then a table: median of their time over ours (p10–p90, turns).
 """
@@ -37,10 +38,12 @@ MIB = 1 << 20
 SIZES = [4096, 65536, MIB, 4 * MIB, 25 * MIB, 64 * MIB, 256 * MIB]
 RING = {"coll_tuned_use_dynamic_rules": 1, "coll_tuned_allreduce_algorithm": 5,
         "coll_tuned_allreduce_algorithm_segmentsize": MIB}  # fmt: skip
+THREADS = {"bare": [], "private": ["private"]}  # arguments of bare_sum, whose threads never yield
 # What is wanted of two ranks, in either state.
 GOALS = {"mpi": {4096: 3, 65536: 8, MIB: 6, 4 * MIB: 6, 25 * MIB: 4, 64 * MIB: 6, 256 * MIB: 7},
          "mpi-ring": {25 * MIB: 3, 64 * MIB: 3},
-         "bare": {25 * MIB: 1 / 1.5, 64 * MIB: 1 / 1.2, 256 * MIB: 1 / 1.2},
+         "bare": {},
+         "private": {25 * MIB: 1 / 1.5, 64 * MIB: 1 / 1.2, 256 * MIB: 1 / 1.2},
          "gloo": {4096: 300, 65536: 100, MIB: 25, 4 * MIB: 15, 25 * MIB: 10, 64 * MIB: 12}}  # fmt: skip
 
 
@@ -102,8 +105,8 @@ def theirs(name, ranks, options):
         return Server(name, [options.torchrun, "--standalone", "--nproc-per-node", ranks,
                              ROOT / "bench/peers/torch_allreduce.py", options.repeats],
                       GLOO_SOCKET_IFNAME="lo", THP_MEM_ALLOC_ENABLE="1")  # fmt: skip
-    if name == "bare":
-        return Server(name, [BUILT / "bare_sum", ranks, options.repeats])
+    if name in THREADS:
+        return Server(name, [BUILT / "bare_sum", ranks, options.repeats, *THREADS[name]])
     arguments = ["huge"] if name == "mpi-huge" else []
     words = ["mpirun", "-n", ranks]
     if ranks > len(os.sched_getaffinity(0)):
@@ -136,7 +139,7 @@ def measure(ranks, options):
         probe = stack.enter_context(Server("round_trip", [BUILT / "round_trip"]))
         mine = stack.enter_context(ours(ranks, options))
         others = [stack.enter_context(theirs(name, ranks, options)) for name in options.peers
-                  if name != "bare" or ranks <= len(os.sched_getaffinity(0))]  # its threads never yield
+                  if name not in THREADS or ranks <= len(os.sched_getaffinity(0))]
         for server, size in itertools.product([mine, *others], options.sizes):
             server.ask(size)  # allocates and checks
         deadline = time.monotonic() + 60 * options.minutes
@@ -194,7 +197,7 @@ def main():
     parser.add_argument("--ranks", type=numbers, default=[2, 4])
     parser.add_argument("--sizes", type=numbers, default=SIZES, help="bytes")
     parser.add_argument("--peers", type=lambda text: text.split(","), default=list(GOALS),
-                        help="of mpi, mpi-ring, gloo, and mpi-huge: buffers that ask for huge pages")
+                        help="of mpi, mpi-ring, bare, private, gloo, and mpi-huge: buffers that ask for huge pages")
     parser.add_argument("--minutes", type=float, default=5, help="for each number of ranks")
     parser.add_argument("--slice", type=float, default=1, help="seconds that a size gets a round, or one turn")
     parser.add_argument("--repeats", type=int, default=3, help="timed refills a sample, which is their median")

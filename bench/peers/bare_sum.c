@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The all-reduce of `lockstep bench allreduce` with nothing around it, to see what the library costs.
+/* The all-reduce of `lockstep bench allreduce` with nothing around it, to see what the library costs
+ * and what the machine allows.
  *
- *   cc -O3 -march=native -pthread bare_sum.c -o bare_sum && bare_sum RANKS REPEATS
+ *   cc -O3 -march=native -pthread bare_sum.c -o bare_sum && bare_sum RANKS REPEATS [private]
  *
  * Threads that see each other's memory meet, each adds up its slice of all arrays and stores the sum
  * to all of them, and they meet again: two looks at a cache line and the additions. No library is
  * called between the two readings of the clock.
+ *
+ * With "private" each thread adds up the same slice of arrays that it alone has written, and none
+ * waits for another: what the memory of one rank takes for the additions if nothing need be shared.
  *
  * Reads sizes in bytes from stdin, a line each, and answers each at once with a line of JSON. In
  * between no thread spins. */
@@ -13,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -27,7 +32,8 @@ static struct {
 
 static int ranks, repeats;
 static long bytes; /* of the size that is asked for; 0 at the end */
-static float *arrays[MAX_RANKS];
+static int alone; /* whether each rank has arrays of its own */
+static float *arrays[MAX_RANKS][MAX_RANKS]; /* as a rank sees them, by whose they are */
 static double seconds[MAX_RANKS][MAX_REPEATS];
 static pthread_barrier_t barrier;
 
@@ -44,27 +50,28 @@ static void meet(int rank, unsigned long round) {
   }
 }
 
-static void add_line(long at) {
+static void add_line(float *const *array, long at) {
   float sum[16];
-  for (int i = 0; i < 16; ++i) sum[i] = arrays[0][at + i];
+  for (int i = 0; i < 16; ++i) sum[i] = array[0][at + i];
   for (int rank = 1; rank < ranks; ++rank) {
-    for (int i = 0; i < 16; ++i) sum[i] += arrays[rank][at + i];
+    for (int i = 0; i < 16; ++i) sum[i] += array[rank][at + i];
   }
   for (int rank = 0; rank < ranks; ++rank) {
-    for (int i = 0; i < 16; ++i) arrays[rank][at + i] = sum[i];
+    for (int i = 0; i < 16; ++i) array[rank][at + i] = sum[i];
   }
 }
 
 /* Downward or upward: a core fetches lines beyond those it comes to, which another one works on. */
 static void add_slice(int rank, long begin, long end) {
-  const int fetch = bytes > SMALL / 2 && bytes <= AHEAD_UP_TO;
+  float *const *array = arrays[rank];
+  const int fetch = !alone && bytes > SMALL / 2 && bytes <= AHEAD_UP_TO;
   const long step = rank % 2 == 0 ? -16 : 16;
   for (long left = end - begin, at = step < 0 ? end - 16 : begin; left > 0; left -= 16, at += step) {
     if (fetch && left > AHEAD) {
       const long there = at + step * (AHEAD / 16);
-      for (int peer = 0; peer < ranks; ++peer) __builtin_prefetch(arrays[peer] + there, 1);
+      for (int peer = 0; peer < ranks; ++peer) __builtin_prefetch(array[peer] + there, 1);
     }
-    add_line(at);
+    add_line(array, at);
   }
 }
 
@@ -74,23 +81,31 @@ static double now(void) {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
+static void fill(float *array, long begin, long end, float value) {
+  for (long k = begin; k < end; ++k) array[k] = value;
+}
+
 static void sample(int rank, unsigned long *round) {
   const long count = bytes / (long)sizeof(float), lines = (count + 15) / 16;
   const long begin = lines * rank / ranks * 16, end = lines * (rank + 1) / ranks * 16;
   const int calls = bytes < SMALL ? CALLS : 1;
   for (int i = -1; i < repeats; ++i) { /* the first warms up */
     /* Ones, and on the last rank what makes the sum zero: it stays zero. */
-    for (long k = 0; k < lines * 16; ++k) arrays[rank][k] = rank + 1 < ranks ? 1.0F : (float)(1 - ranks);
+    for (int peer = 0; peer < ranks; ++peer) {
+      const float value = peer + 1 < ranks ? 1.0F : (float)(1 - ranks);
+      if (alone) fill(arrays[rank][peer], begin, end, value);
+      else if (peer == rank) fill(arrays[rank][peer], 0, lines * 16, value);
+    }
     meet(rank, ++*round);
     const double began = now();
     for (int call = 0; call < calls; ++call) {
-      meet(rank, ++*round);
+      if (!alone) meet(rank, ++*round);
       add_slice(rank, begin, end);
-      meet(rank, ++*round);
+      if (!alone) meet(rank, ++*round);
     }
     if (i >= 0) seconds[rank][i] = (now() - began) / calls;
-    for (long k = 0; k < count; ++k) {
-      if (arrays[rank][k] != 0.0F) fail("a sum is not zero");
+    for (long k = alone ? begin : 0; k < (alone ? end : lines * 16); ++k) {
+      if (arrays[rank][rank][k] != 0.0F) fail("a sum is not zero");
     }
     meet(rank, ++*round);
   }
@@ -114,17 +129,23 @@ static int compare(const void *a, const void *b) {
 static void allocate(void) {
   const size_t stride = ((size_t)bytes + 4095) / 4096 * 4096 + SHIFT;
   const size_t all = (stride * (size_t)ranks + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-  char *memory = aligned_alloc(HUGE_PAGE, all); /* kept: sizes are few */
-  if (!memory) fail("no memory");
-  madvise(memory, all, MADV_HUGEPAGE);
-  for (int rank = 0; rank < ranks; ++rank) arrays[rank] = (float *)(memory + stride * (size_t)rank);
+  char *memory = NULL; /* kept: sizes are few */
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (alone || rank == 0) {
+      memory = aligned_alloc(HUGE_PAGE, all);
+      if (!memory) fail("no memory");
+      madvise(memory, all, MADV_HUGEPAGE);
+    }
+    for (int peer = 0; peer < ranks; ++peer) arrays[rank][peer] = (float *)(memory + stride * (size_t)peer);
+  }
 }
 
 int main(int argc, char **argv) {
-  ranks = argc == 3 ? atoi(argv[1]) : 0;
-  repeats = argc == 3 ? atoi(argv[2]) : 0;
+  alone = argc == 4 && strcmp(argv[3], "private") == 0;
+  ranks = argc == 3 + alone ? atoi(argv[1]) : 0;
+  repeats = argc == 3 + alone ? atoi(argv[2]) : 0;
   if (ranks < 1 || ranks > MAX_RANKS || repeats < 1 || repeats > MAX_REPEATS) {
-    fail("usage: bare_sum RANKS REPEATS (1 to 16, 1 to 1000)");
+    fail("usage: bare_sum RANKS REPEATS [private] (1 to 16, 1 to 1000)");
   }
   pthread_barrier_init(&barrier, NULL, (unsigned)ranks + 1);
   pthread_t threads[MAX_RANKS];
@@ -141,8 +162,8 @@ int main(int argc, char **argv) {
       }
     }
     qsort(seconds[0], (size_t)repeats, sizeof(double), compare);
-    printf("{\"peer\": \"bare\", \"ranks\": %d, \"bytes\": %ld, \"calls\": %d, \"seconds\": %.9g}\n", ranks,
-           bytes, bytes < SMALL ? CALLS : 1, seconds[0][repeats / 2]);
+    printf("{\"peer\": \"%s\", \"ranks\": %d, \"bytes\": %ld, \"calls\": %d, \"seconds\": %.9g}\n",
+           alone ? "private" : "bare", ranks, bytes, bytes < SMALL ? CALLS : 1, seconds[0][repeats / 2]);
   }
   bytes = 0;
   pthread_barrier_wait(&barrier);

@@ -79,6 +79,9 @@ find_path(cudnn_frontend_include cudnn_frontend.h HINTS ${roots} PATH_SUFFIXES $
           NO_CACHE)
 if(LOCKSTEP_CUDA AND LOCKSTEP_CUDNN AND cudnn_include AND cudnn_frontend_include)
   set(LOCKSTEP_CUDNN_FOUND TRUE)
+  set(LOCKSTEP_CUDNN_DEFINITIONS NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING CUDNN_FRONTEND_SKIP_JSON_LIB)
+  # g++ 12 sees vectors of negative sizes in its headers, once it has inlined them.
+  set(LOCKSTEP_CUDNN_OPTIONS $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
   message(STATUS "CUDA: cudnn.h from ${cudnn_include}, its frontend from ${cudnn_frontend_include}")
   list(APPEND LOCKSTEP_CUDA_INCLUDE_DIRS "${cudnn_include}" "${cudnn_frontend_include}")
 else()

@@ -8,7 +8,7 @@ set(LOCKSTEP_CUDA_HOST_SOURCES
 if(NOT LOCKSTEP_CUDA_FAKE)
   list(APPEND LOCKSTEP_CUDA_HOST_SOURCES launch.cpp)
   if(LOCKSTEP_CUDNN_FOUND)
-    list(APPEND LOCKSTEP_CUDA_HOST_SOURCES cudnn_attention.cpp)
+    list(APPEND LOCKSTEP_CUDA_HOST_SOURCES cudnn_attention.cpp cudnn_graphs.cpp)
   else()
     list(APPEND LOCKSTEP_CUDA_HOST_SOURCES cudnn_unavailable.cpp)
   endif()

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -262,7 +263,7 @@ class CudaStream final : public StreamQueue {
   ~CudaStream() override {
     // Tasks of the notifier hold events, and so `shared_` itself: none may be left.
     if (!stream_->idle_within(kLastWork) || !shared_->notifier.idle_within(kLastWork)) {
-      static_cast<void>(new std::shared_ptr<Shared>(shared_));
+      static_cast<void>(new (std::nothrow) std::shared_ptr<Shared>(shared_));
       static_cast<void>(attention_.release());
       static_cast<void>(stream_.release());
       return;

@@ -8,6 +8,7 @@
 #include "core/kernels.h"
 #include "lockstep/collectives/agree.h"
 #include "lockstep/runtime/checkpoint_tools.h"
+#include "runtime/trainer/device_wait.h"
 #include "runtime/trainer/evaluation.h"
 #include "runtime/trainer/replicas.h"
 #include "runtime/trainer/trainer_state.h"
@@ -133,7 +134,8 @@ void Trainer::State::forward_backward(std::int64_t leaf) {
   StagedBatch& slot = slots[next_slot];
   const StagedBatch& other = slots[1 - next_slot];
   next_slot = 1 - next_slot;
-  mesh->data().wait_for(slot.free, "the batch before leaf " + std::to_string(leaf));
+  wait_for_compute(mesh->data(), compute, slot.free,
+                   "the batch before leaf " + std::to_string(leaf));
   // Reading is free while the device still works on the batch before.
   const bool idle = other.free.done();
   const std::int64_t began = steady_ns();
@@ -185,7 +187,8 @@ void Trainer::State::take_outcome() {
   if (!open_step || open_step->is_taken) return;
   OpenStep& step = *open_step;
   step.is_taken = true;
-  mesh->data().wait_for(step.queued, "the update of step " + std::to_string(step.record.step));
+  wait_for_compute(mesh->data(), compute, step.queued,
+                   "the update of step " + std::to_string(step.record.step));
   const optim::GradientNorm gradient = norm->result();
   step.record.grad_norm = gradient.of_sums / step.divisor;
   if (step.totals.non_finite || !gradient.finite()) {
@@ -226,7 +229,7 @@ void Trainer::State::withhold(const optim::GradientNorm& gradient) {
 void Trainer::State::finish_weights() {
   take_outcome();
   if (shards) shards->settle();
-  mesh->data().wait_for(compute.record(), "the device's work");
+  wait_for_compute(mesh->data(), compute, compute.record(), "the device's work");
 }
 
 void Trainer::State::finish_step() {

@@ -10,6 +10,7 @@ has one with CUDA.
 
   conformance   tests of kernels, and of NCCL on as many GPUs as there are
   parity        logits, gradients and the losses of 20 steps against the CPU; the same bits once more and after a resume
+  attention     20 steps in bf16 with attention by cuDNN and by our own kernels; the same bits once more
   two_ranks     the same bits on two ranks that share GPU 0 (NCCL is told that they are on two hosts)
   step          GPT-2 124M in bf16 and f32 beside PyTorch, eager and compiled, in turns; MFU; memory; the roofline
 """
@@ -33,11 +34,12 @@ import roofline  # noqa: E402
 
 # Of the shapes of gpt2-124m what parity needs; over the fakes, all is small.
 PARITY = {"layers": 4, "hidden": 256, "heads": 4, "context": 256, "vocab": 1000}
-SMALL = {"layers": 2, "hidden": 32, "heads": 2, "context": 32, "vocab": 256}
+SMALL = {"layers": 2, "hidden": 32, "heads": 2, "context": 64, "vocab": 256}
 # NCCL refuses two ranks on one GPU of one host; told of a host each, it takes the network.
 HOST_EACH = ["sh", "-c", 'NCCL_HOSTID="host-$OMPI_COMM_WORLD_RANK" exec "$0" "$@"']
 LOOPBACK = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
 LIMITS = {"logits": 1e-5, "gradients": 1e-4, "losses": 1e-5}  # of f32, relative L2, L2, absolute
+MOST_BETWEEN_ATTENTIONS = 0.05  # nats, in bf16
 
 
 class Report:
@@ -198,6 +200,28 @@ class Machine:
                     "a second run in bf16 has other bits")  # fmt: skip
         return found
 
+    def attention(self, seconds):
+        clock = Clock(seconds)
+
+        def train(name, by):
+            changes, environment = {"precision": "bf16"}, {"LOCKSTEP_CUDA_ATTENTION": by}
+            return self.train(folder, name, clock, changes=changes, environment=environment)
+
+        with tempfile.TemporaryDirectory(prefix="lockstep gpu ") as name:
+            folder = pathlib.Path(name)
+            own, _ = train("own", "own")
+            try:
+                cudnn, bits = train("cudnn", "cudnn")
+            except Failed as failure:
+                why = re.search("attention by cuDNN: (.*)", str(failure))
+                if not why:
+                    raise
+                return {"cudnn": f"not used: {why[1]}"}
+            apart = max(abs(cudnn[step] - own[step]) for step in own)
+            require(0 < apart <= MOST_BETWEEN_ATTENTIONS, f"losses are {apart} nats apart")
+            require(train("again", "cudnn") == (cudnn, bits), "a second run with cuDNN has other bits")
+        return {"cudnn": "used", "losses_apart": apart, "same_bits_again": True}
+
     def two_ranks(self, seconds):
         clock = Clock(seconds)
         with tempfile.TemporaryDirectory(prefix="lockstep gpu ") as name:
@@ -241,11 +265,11 @@ class Steps:
         preset = roofline.PRESETS["gpt2-124m"]
         self.shape = SMALL if machine.fake else {key: preset[key] for key in SMALL}
 
-    def ours(self, precision, clock):
+    def ours(self, precision, clock, environment=None):
         words = [self.machine.lockstep, "bench", "step", "--device", "cuda:0", "--precision", precision,
                  "--repeats", self.repeats, "--batch.global", self.batch, "--batch.micro", self.batch,
                  *model_words(self.shape)]  # fmt: skip
-        line = last_line(run(words, clock.left()))
+        line = last_line(run(words, clock.left(), environment))
         require(line["checked"] is True, f"not checked: {line}")
         return line
 
@@ -260,6 +284,9 @@ class Steps:
         clock = Clock(seconds)
         version, reason = torch_of(self.python, self.torch_device)
         sides = {"ours": lambda: self.ours(precision, clock)}
+        if precision == "bf16":
+            own = {"LOCKSTEP_CUDA_ATTENTION": "own"}
+            sides["own_attention"] = lambda: self.ours(precision, clock, own)
         if version:
             sides["eager"] = lambda: self.theirs(precision, False, clock)
             sides["compiled"] = lambda: self.theirs(precision, True, clock)
@@ -307,7 +334,8 @@ def main():
         sys.exit(78)
     steps = Steps(machine, options)
     report.part("parity", 100, machine.parity)
-    report.part("step_bf16", 150, lambda seconds: steps.measure("bf16", seconds))
+    report.part("attention", 60, machine.attention)
+    report.part("step_bf16", 170, lambda seconds: steps.measure("bf16", seconds))
     report.part("two_ranks", 60, machine.two_ranks)
     report.part("conformance", 100, machine.conformance)
     report.part("step_f32", 100, lambda seconds: steps.measure("f32", seconds))

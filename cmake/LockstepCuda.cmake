@@ -5,11 +5,14 @@
 #                        out starts without a GPU and without a driver.
 #   LOCKSTEP_CUDA_FAKE   the same host sources over the libraries of tests/fakes/cuda and kernels' twins:
 #                        needs the headers only, and runs on any machine
+#   LOCKSTEP_CUDNN       attention by cuDNN, where the headers of it and of its frontend are found. The
+#                        library itself is opened at run time, where it is there.
 #
 # Afterwards there are lockstep_cuda_headers (also nvml.h, for its declarations), lockstep_cudart,
 # lockstep_cublaslt and lockstep_nccl, and the lists of core/cuda/sources.cmake.
 option(LOCKSTEP_CUDA "Build the CUDA backend" OFF)
 option(LOCKSTEP_CUDA_FAKE "Build the CUDA backend over fake libraries, for tests without a GPU" OFF)
+option(LOCKSTEP_CUDNN "With LOCKSTEP_CUDA: use cuDNN where its headers are found" ON)
 if(LOCKSTEP_CUDA AND LOCKSTEP_CUDA_FAKE)
   message(FATAL_ERROR "LOCKSTEP_CUDA and LOCKSTEP_CUDA_FAKE are two builds: choose one")
 endif()
@@ -71,6 +74,19 @@ endif()
 
 set(LOCKSTEP_CUDA_INCLUDE_DIRS "${cudart_include}" "${cublaslt_include}" "${nccl_include}"
                                "${nvml_include}")
+find_path(cudnn_include cudnn.h HINTS ${roots} PATH_SUFFIXES ${include_suffixes} NO_CACHE)
+find_path(cudnn_frontend_include cudnn_frontend.h HINTS ${roots} PATH_SUFFIXES ${include_suffixes}
+          NO_CACHE)
+if(LOCKSTEP_CUDA AND LOCKSTEP_CUDNN AND cudnn_include AND cudnn_frontend_include)
+  set(LOCKSTEP_CUDNN_FOUND TRUE)
+  set(LOCKSTEP_CUDNN_DEFINITIONS NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING CUDNN_FRONTEND_SKIP_JSON_LIB)
+  # g++ 12 sees vectors of negative sizes in its headers, once it has inlined them.
+  set(LOCKSTEP_CUDNN_OPTIONS $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
+  message(STATUS "CUDA: cudnn.h from ${cudnn_include}, its frontend from ${cudnn_frontend_include}")
+  list(APPEND LOCKSTEP_CUDA_INCLUDE_DIRS "${cudnn_include}" "${cudnn_frontend_include}")
+else()
+  set(LOCKSTEP_CUDNN_FOUND FALSE)
+endif()
 list(REMOVE_DUPLICATES LOCKSTEP_CUDA_INCLUDE_DIRS)
 add_library(lockstep_cuda_headers INTERFACE)
 target_include_directories(lockstep_cuda_headers SYSTEM INTERFACE ${LOCKSTEP_CUDA_INCLUDE_DIRS})

@@ -59,6 +59,9 @@ class Backend {
   virtual Task broadcast(std::byte* inout, std::size_t bytes, int root, Wait& wait) = 0;
   virtual Task barrier(Wait& wait) = 0;
 
+  /// Communicator::take_notes(). Any thread.
+  virtual std::vector<std::string> take_notes() { return {}; }
+
   /// Bytes sent to or stored for other ranks so far. Any thread.
   virtual std::uint64_t bytes_moved() const noexcept {
     return moved_.load(std::memory_order_relaxed);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -16,6 +17,9 @@ namespace {
 // Of all ranks together; up to here a sum takes 0.2 ms at most, which is about the time of a change
 // to another thread and back where cores are few.
 constexpr std::size_t kShortBytes = std::size_t{8} << 20;
+
+// How often wait_for() looks at the abort signal.
+constexpr std::chrono::milliseconds kLook{20};
 
 std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.data()); }
 std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
@@ -388,6 +392,23 @@ Work Communicator::broadcast(Tensor inout, int root, const Event& ready) {
 Work Communicator::barrier() {
   return state_->start({.operation = CommOperation::barrier}, {},
                        [](Backend& backend, Wait& wait) { return backend.barrier(wait); });
+}
+
+void Communicator::wait_for(const Event& event, const std::string& what) const {
+  const auto began = std::chrono::steady_clock::now();
+  while (!event.wait_for(kLook)) {
+    state_->shared->abort->throw_if_raised();
+    const auto waited = std::chrono::steady_clock::now() - began;
+    if (waited < state_->options.timeout) continue;
+    throw TimeoutError(
+        "rank " + std::to_string(rank()) + ": " + what + ": gave up after " + seconds_text(waited),
+        "see `nvidia-smi` and the kernel's log if the device hangs; timeout.collective sets the "
+        "time");
+  }
+}
+
+std::vector<std::string> Communicator::take_notes() {
+  return state_->shared->backend->take_notes();
 }
 
 std::uint64_t Communicator::bytes_moved() const noexcept {

@@ -19,6 +19,8 @@ namespace {
 // Between two arenas of a rank, in elements: at equal offsets they would meet in the same cache
 // sets. Whole cache lines, and different from the shift between ranks.
 constexpr std::int64_t kArenaShift = 5136;
+// For what a reducer that goes has still queued.
+constexpr std::chrono::seconds kLastWork{10};
 
 std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
 
@@ -326,7 +328,7 @@ double GradientReducer::State::wait_for(const std::vector<Work>& reduced) {
   if (compute.device().kind != DeviceKind::cpu) {
     // A task of the stream that waited would hold up all others of the device's driver, and with
     // them what says that a bucket is ready.
-    compute.synchronize();
+    data.wait_for(compute.record(), "the gradients of a step on " + to_string(compute.device()));
     const double exposed = wait_and_time(reduced);
     told.wait();
     return exposed;
@@ -355,9 +357,10 @@ GradientReducer::~GradientReducer() {
     parameter->on_ready({});
     parameter->set_used(true);
   }
-  // After an exception, work that writes leaf sums may still be queued. It is local work only.
+  // After an exception, work that writes leaf sums may still be queued. It is local work only, but
+  // a device may hang.
   try {
-    state_->compute.synchronize();
+    static_cast<void>(state_->compute.record().wait_for(kLastWork));
   } catch (...) {  // NOLINT(bugprone-empty-catch): who waits for the stream has seen it
   }
 }

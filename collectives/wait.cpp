@@ -20,13 +20,13 @@ constexpr microseconds kBrief{40};
 constexpr microseconds kShortestSleep{50};
 constexpr microseconds kLongestSleep{500};
 
+}  // namespace
+
 std::string seconds_text(std::chrono::nanoseconds time) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g s", std::chrono::duration<double>(time).count());
   return text;
 }
-
-}  // namespace
 
 bool Backoff::pause() noexcept {
   if (spins_ >= kPauses) return false;

@@ -20,6 +20,9 @@ struct TimeoutError : CommError {
   using CommError::CommError;
 };
 
+/// "1.5 s"
+std::string seconds_text(std::chrono::nanoseconds time);
+
 /// Tells the core that this thread spins.
 #if defined(__x86_64__)
 inline void pause_cpu() noexcept { __builtin_ia32_pause(); }

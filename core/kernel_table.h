@@ -49,5 +49,7 @@ struct KernelTable {
 
 /// In core/cuda/; a build without CUDA throws DeviceError.
 const KernelTable& cuda_kernels();
+/// notes() of a stream of CUDA.
+std::vector<std::string> cuda_notes(Stream& stream);
 
 }  // namespace lockstep::kernels

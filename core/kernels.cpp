@@ -227,4 +227,9 @@ void block_square_sums(Stream& stream, const Tensor& x, std::int64_t block, doub
   table_of(stream).block_square_sums(stream, x, block, sums);
 }
 
+std::vector<std::string> notes(Stream& stream) {
+  if (stream.device().kind == DeviceKind::cpu) return {};
+  return cuda_notes(stream);
+}
+
 }  // namespace lockstep::kernels

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/core/stream.h"
 #include "lockstep/core/tensor.h"
@@ -180,6 +181,10 @@ void block_square_sums(Stream& stream, const Tensor& x, std::int64_t block, doub
 
 /// The instruction set that the kernels use on this machine, e.g. "AVX2", for records of a run.
 const char* instruction_set();
+
+/// What a reader should know of the kernels that this stream has used, a line each, once: a library
+/// that is not used, and why. Any thread.
+std::vector<std::string> notes(Stream& stream);
 
 /// The library of gemm() with its version, e.g. "oneDNN 2.6.3".
 std::string gemm_library();

@@ -58,6 +58,8 @@ std::shared_ptr<const DevicePoint> point_of(const Event& event) noexcept {
   return event.state_ ? event.state_->point : nullptr;
 }
 
+StreamQueue& queue_of(Stream& stream) noexcept { return *stream.queue_; }
+
 }  // namespace detail
 
 namespace {

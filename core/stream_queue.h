@@ -8,6 +8,10 @@
 
 #include "lockstep/core/stream.h"
 
+namespace lockstep::cuda {
+class AttentionChoice;
+}
+
 namespace lockstep::detail {
 
 /// What a stream is on one kind of device. All calls from any thread.
@@ -21,6 +25,8 @@ class StreamQueue {
   virtual void enqueue(std::function<void()> task) = 0;
   virtual Event record() = 0;
   virtual void wait(const Event& event) = 0;
+  /// Whose kernels carry out attention here; null where nobody has a choice.
+  virtual cuda::AttentionChoice* attention() noexcept { return nullptr; }
 
  protected:
   StreamQueue() = default;
@@ -48,6 +54,8 @@ class DevicePoint {
 Event event_at(std::shared_ptr<const DevicePoint> point);
 /// That of an event_at(); null for others.
 std::shared_ptr<const DevicePoint> point_of(const Event& event) noexcept;
+
+StreamQueue& queue_of(Stream& stream) noexcept;
 
 /// A worker thread with a queue.
 std::unique_ptr<StreamQueue> make_cpu_stream(const std::string& name);

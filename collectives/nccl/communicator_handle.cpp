@@ -54,10 +54,19 @@ void CommunicatorHandle::end(Ending how) noexcept {
   if (handle_ == nullptr || ended_) return;
   ended_ = true;
   try {
-    ender_ = std::make_unique<std::thread>([handle = handle_, device = device_, how, over = over_] {
+    ender_ = std::make_unique<std::thread>([handle = handle_, device = device_, how, over = over_,
+                                            registered = registrations_.take_all()]() mutable {
       // Failures are of no interest any more.
       static_cast<void>(cudaSetDevice(device.index));
-      static_cast<void>(how == Ending::abort ? ncclCommAbort(handle) : ncclCommDestroy(handle));
+      if (how == Ending::abort) {
+        static_cast<void>(ncclCommAbort(handle));
+      } else {
+        for (const Registrations::Registration& one : registered) {
+          static_cast<void>(ncclCommDeregister(handle, one.handle));
+        }
+        static_cast<void>(ncclCommDestroy(handle));
+      }
+      registered.clear();  // its memory
       over.reach();
     });
   } catch (const std::exception&) {

@@ -6,8 +6,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "collectives/nccl/registrations.h"
 #include "collectives/wait.h"
 #include "lockstep/core/device.h"
 #include "lockstep/core/stream.h"
@@ -34,6 +38,15 @@ class CommunicatorHandle {
   /// what went wrong, here or on another rank; `call` is what the operation of `wait` is doing.
   bool ready(const Wait& wait, const char* call) const;
 
+  /// Memory that NCCL is to know as long as it is used, for its users.
+  std::shared_ptr<void> registered(std::shared_ptr<void> memory, std::size_t bytes) {
+    return registrations_.add(handle_, std::move(memory), bytes);
+  }
+  /// Takes back what nobody uses any more; between operations.
+  void take_back_unused() { registrations_.take_back_unused(handle_); }
+  /// Any thread.
+  std::vector<std::string> take_notes() { return registrations_.take_notes(); }
+
   /// abort: ends what is under way. destroy: after all work is done, and lets go what is still on
   /// its way to others.
   enum class Ending : std::uint8_t { destroy, abort };
@@ -46,6 +59,7 @@ class CommunicatorHandle {
  private:
   Device device_;
   ncclComm_t handle_ = nullptr;
+  Registrations registrations_;
   bool ended_ = false;
   Event over_ = Event::make();          // reached when the communicator is gone
   std::unique_ptr<std::thread> ender_;  // that takes it down

@@ -110,6 +110,7 @@ Task GroupBackend::run(Task operation, Wait& wait) {
     throw CommError(wait.operation() + ": an earlier operation of the group has failed",
                     "look at the first message");
   }
+  communicator_.take_back_unused();
   AbortUnlessDone guard(communicator_);
   co_await operation;
   guard.done();
@@ -160,8 +161,12 @@ Task GroupBackend::settle(Wait& wait) {
 // Not collective here: what others have is of no use to this rank.
 Task GroupBackend::allocate(std::size_t bytes, std::shared_ptr<std::byte>& memory, Wait& wait) {
   static_cast<void>(wait);
-  const std::shared_ptr<void> taken = device_memory(device_, bytes);
+  std::shared_ptr<void> taken = device_memory(device_, bytes);
   zero_memory(device_, taken.get(), bytes);
+  if (!communicator_.ended()) {
+    const cuda::CurrentDevice current(device_, "register memory with NCCL");
+    taken = communicator_.registered(std::move(taken), bytes);
+  }
   memory = {taken, static_cast<std::byte*>(taken.get())};
   co_return;
 }

@@ -32,6 +32,7 @@ class GroupBackend final : public Backend {
   int size() const noexcept override { return static_cast<int>(size_); }
   Device device() const noexcept override { return device_; }
 
+  std::vector<std::string> take_notes() override { return communicator_.take_notes(); }
   Task allocate(std::size_t bytes, std::shared_ptr<std::byte>& memory, Wait& wait) override;
   Task all_reduce(std::byte* inout, std::size_t count, DType dtype, ReduceOp op,
                   Wait& wait) override;

@@ -59,8 +59,8 @@ Grid grid_of(const AttentionSizes& sizes, int threads, unsigned shared_bytes) {
 
 }  // namespace
 
-void attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tensor& y,
-                       const Tensor& log_sum_exp, AttentionMath math) {
+void own_attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tensor& y,
+                           const Tensor& log_sum_exp, AttentionMath math) {
   AttentionSizes sizes = sizes_of(Arguments("attention_forward", stream), qkv, heads);
   if (qkv.size() == 0) return;
   sizes.vectors = sizes.width % 4 == 0 && is_aligned(qkv);
@@ -80,9 +80,9 @@ void attention_forward(Stream& stream, const Tensor& qkv, int heads, const Tenso
   }
 }
 
-void attention_backward(Stream& stream, const Tensor& qkv, const Tensor& y, const Tensor& y_grad,
-                        const Tensor& log_sum_exp, int heads, const Tensor& qkv_grad,
-                        AttentionMath math) {
+void own_attention_backward(Stream& stream, const Tensor& qkv, const Tensor& y,
+                            const Tensor& y_grad, const Tensor& log_sum_exp, int heads,
+                            const Tensor& qkv_grad, AttentionMath math) {
   AttentionSizes sizes = sizes_of(Arguments("attention_backward", stream), qkv, heads);
   if (qkv.size() == 0) return;
   sizes.vectors = sizes.width % 4 == 0 && is_aligned(qkv) && is_aligned(y_grad);

@@ -14,6 +14,10 @@ int device_count();
 /// (9.0)", and the library of its matrix products, "cuBLASLt 13.1.0".
 std::string device_name(int device);
 std::string gemm_library();
+/// Whose kernels attention in bf16 uses where they agree with our own (AttentionChoice): "cuDNN
+/// 9.15.1", or "own" where there is no library or LOCKSTEP_CUDA_ATTENTION does without. Throws
+/// ConfigError for a word that this variable does not know.
+std::string attention_library();
 
 /// Throws DeviceError for a device that is not there.
 DeviceMemory memory_of(Device device);

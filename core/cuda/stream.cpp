@@ -4,11 +4,15 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <new>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "core/cuda/attention_choice.h"
 #include "core/cuda/current_device.h"
 #include "core/cuda/gemm_context.h"
 #include "core/memory.h"
@@ -17,6 +21,11 @@ namespace lockstep::detail {
 namespace {
 
 using Task = std::function<void()>;
+
+// How long the end of a stream waits for its work. What hangs longer is left, with all that it may
+// still use: whoever ends the process wants to end it.
+constexpr std::chrono::seconds kLastWork{10};
+constexpr std::chrono::microseconds kAskDevice{100};
 
 // The first failure of a stream's tasks. They and the points behind them have numbers, so that a
 // point before the failure is reached all the same.
@@ -109,12 +118,21 @@ class CudaStreamHandle {
                 "make a stream on " + to_string(device));
   }
   ~CudaStreamHandle() {
-    cudaStreamSynchronize(stream_);
-    cudaStreamDestroy(stream_);
+    if (stream_ != nullptr && idle_within(kLastWork)) cudaStreamDestroy(stream_);
   }
   CudaStreamHandle(const CudaStreamHandle&) = delete;
   CudaStreamHandle& operator=(const CudaStreamHandle&) = delete;
   cudaStream_t get() const noexcept { return stream_; }
+
+  /// Whether its work is over, or has failed, after `limit` at most.
+  bool idle_within(std::chrono::nanoseconds limit) const {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    while (cudaStreamQuery(stream_) == cudaErrorNotReady) {
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      std::this_thread::sleep_for(kAskDevice);
+    }
+    return true;
+  }
 
  private:
   cudaStream_t stream_ = nullptr;
@@ -237,35 +255,44 @@ bool wait_for_word(cudaStream_t stream, const std::uint32_t* word) {
 class CudaStream final : public StreamQueue {
  public:
   explicit CudaStream(Device device)
-      : device_(device), shared_(std::make_shared<Shared>(device)), stream_(device) {}
+      : device_(device),
+        shared_(std::make_shared<Shared>(device)),
+        stream_(std::make_unique<CudaStreamHandle>(device)),
+        attention_(
+            std::make_unique<cuda::AttentionChoice>(cuda::attention_wish(), cuda::open_cudnn)) {}
   ~CudaStream() override {
     // Tasks of the notifier hold events, and so `shared_` itself: none may be left.
-    cudaStreamSynchronize(stream_.get());
-    cudaStreamSynchronize(shared_->notifier.get());
+    if (!stream_->idle_within(kLastWork) || !shared_->notifier.idle_within(kLastWork)) {
+      static_cast<void>(new (std::nothrow) std::shared_ptr<Shared>(shared_));
+      static_cast<void>(attention_.release());
+      static_cast<void>(stream_.release());
+      return;
+    }
     shared_->spent.clear();
-    cuda::GemmContext::forget(device_, stream_.get());
+    cuda::GemmContext::forget(device_, stream_->get());
   }
 
-  void* native() const noexcept override { return stream_.get(); }
+  void* native() const noexcept override { return stream_->get(); }
+  cuda::AttentionChoice* attention() noexcept override { return attention_.get(); }
 
   void enqueue(Task task) override {
     shared_->spent.clear();  // without the lock: what goes may queue
     const std::lock_guard lock(mutex_);
-    launch_host(stream_.get(), std::move(task), shared_->failure, ++number_, shared_->spent);
+    launch_host(stream_->get(), std::move(task), shared_->failure, ++number_, shared_->spent);
   }
 
   Event record() override {
     shared_->spent.clear();
     const std::lock_guard lock(mutex_);
     const cuda::CurrentDevice current(device_, "event on " + to_string(device_));
-    return event_at(std::make_shared<CudaPoint>(shared_, stream_.get(), ++number_));
+    return event_at(std::make_shared<CudaPoint>(shared_, stream_->get(), ++number_));
   }
 
   void wait(const Event& event) override {
     const auto point = std::dynamic_pointer_cast<const CudaPoint>(point_of(event));
     if (point && point->is_of(shared_)) return;  // in order anyway
     if (point) {
-      cuda::check(cudaStreamWaitEvent(stream_.get(), point->native(), 0), "wait for an event");
+      cuda::check(cudaStreamWaitEvent(stream_->get(), point->native(), 0), "wait for an event");
       enqueue([point] { point->check_tasks(); });
     } else if (!event.done()) {
       wait_for_host(event);
@@ -277,7 +304,7 @@ class CudaStream final : public StreamQueue {
  private:
   void wait_for_host(const Event& event) {
     const auto word = Words::all().take(device_);
-    if (!wait_for_word(stream_.get(), word.get())) return enqueue([event] { event.wait(); });
+    if (!wait_for_word(stream_->get(), word.get())) return enqueue([event] { event.wait(); });
     event.on_done([word] { std::atomic_ref(*word).store(1, std::memory_order_release); });
     // Behind it, so the word is there until it has been seen, and a failure goes on from there.
     enqueue([event, word] { event.wait(); });
@@ -285,8 +312,9 @@ class CudaStream final : public StreamQueue {
 
   Device device_;
   std::shared_ptr<Shared> shared_;  // before the stream, whose tasks use it to the end
-  CudaStreamHandle stream_;
-  std::mutex mutex_;  // numbers are in the stream's order
+  std::unique_ptr<CudaStreamHandle> stream_;
+  std::unique_ptr<cuda::AttentionChoice> attention_;  // goes before the stream it works on
+  std::mutex mutex_;                                  // numbers are in the stream's order
   std::uint64_t number_ = 0;
 };
 

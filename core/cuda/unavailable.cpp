@@ -43,6 +43,8 @@ DeviceMemory memory_of(Device device) { throw not_built(device); }
 
 std::string gemm_library() { return device_report(); }
 
+std::string attention_library() { return "own"; }
+
 FoundSensors find_sensors(Device device) {
   return {.sensors = nullptr, .reason = not_built(device).what()};
 }
@@ -73,6 +75,11 @@ void queue_copy(Stream& stream, const void* from, void* to, std::size_t bytes) {
 }  // namespace cuda
 
 namespace kernels {
+
+std::vector<std::string> cuda_notes(Stream& stream) {
+  static_cast<void>(stream);
+  return {};
+}
 
 const KernelTable& cuda_kernels() { throw not_built({.kind = DeviceKind::cuda, .index = 0}); }
 

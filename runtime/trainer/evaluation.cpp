@@ -9,6 +9,7 @@
 
 #include "lockstep/collectives/agree.h"
 #include "lockstep/collectives/sum_plan.h"
+#include "runtime/trainer/device_wait.h"
 #include "runtime/trainer/staged_batch.h"
 
 namespace lockstep {
@@ -28,14 +29,14 @@ std::optional<double> evaluate(Communicator& group, Stream& compute, nn::Model& 
                         StagedBatch(compute.device(), options.micro_batch, options.context)};
   for (std::int64_t i = 0; i < mine.size(); ++i) {
     StagedBatch& batch = batches[static_cast<std::size_t>(i % 2)];
-    batch.free.wait();
+    wait_for_compute(group, compute, batch.free, "an evaluation's batch");
     read_samples(held_back, (mine.begin + i) * options.micro_batch, samples, batch.host);
     batch.send(compute);
     loss.evaluate(model.forward(batch.device.tokens), batch.device.targets,
                   &sums[static_cast<std::size_t>(i)]);
     batch.free = compute.record();
   }
-  compute.synchronize();
+  wait_for_compute(group, compute, compute.record(), "an evaluation");
 
   const std::string_view bytes(reinterpret_cast<const char*>(sums.data()),
                                sums.size() * sizeof(LeafSums));

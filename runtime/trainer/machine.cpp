@@ -30,7 +30,7 @@ std::map<std::string, std::string> bit_options(const TrainOptions& options, int 
   return bits;
 }
 
-std::map<std::string, std::string> machine_code(Device device) {
+std::map<std::string, std::string> machine_code(Device device, DType precision) {
   std::map<std::string, std::string> code = {{"cpu", cpu_model()},
                                              {"isa", kernels::instruction_set()},
                                              {"gemm", kernels::gemm_library()},
@@ -39,6 +39,7 @@ std::map<std::string, std::string> machine_code(Device device) {
   if (device.kind == DeviceKind::cuda) {
     code["gpu"] = cuda::device_name(device.index);
     code["gemm"] = cuda::gemm_library();
+    if (precision == DType::bf16) code["attention"] = cuda::attention_library();
   }
   return code;
 }

@@ -73,7 +73,7 @@ const std::vector<std::string>& later_keys() {
 // Variables that are ours but no keys: scripts and tests use them.
 const std::vector<std::string>& reserved_variables() {
   static const std::vector<std::string> reserved = {
-      "LOCKSTEP_BIN",     "LOCKSTEP_SOURCE", "LOCKSTEP_JOBS",  "LOCKSTEP_CUDA_WHEELS",
+      "LOCKSTEP_BIN",     "LOCKSTEP_SOURCE", "LOCKSTEP_JOBS",  "LOCKSTEP_CUDA_*",
       "LOCKSTEP_LOCAL_*", "LOCKSTEP_TEST_*", "LOCKSTEP_FAKE_*"};
   return reserved;
 }

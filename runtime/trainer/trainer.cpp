@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "collectives/abort_signal.h"
+#include "core/kernels.h"
 #include "lockstep/collectives/agree.h"
 #include "lockstep/runtime/checkpoint_tools.h"
+#include "runtime/trainer/device_wait.h"
 #include "runtime/trainer/evaluation.h"
 #include "runtime/trainer/replicas.h"
 #include "runtime/trainer/trainer_state.h"
@@ -68,6 +70,8 @@ void Trainer::State::step() {
     forward_backward(leaf);
   }
   const StepTotals totals = reduce();
+  for (const std::string& text : kernels::notes(compute)) note("NOTE " + text);
+  for (const std::string& text : mesh->data().take_notes()) note("NOTE " + text);
   ++done;
   open_step = OpenStep{.record = {.attempt = attempt, .step = done, .data_wait_s = data_wait_s},
                        .totals = totals};
@@ -130,7 +134,8 @@ void Trainer::State::forward_backward(std::int64_t leaf) {
   StagedBatch& slot = slots[next_slot];
   const StagedBatch& other = slots[1 - next_slot];
   next_slot = 1 - next_slot;
-  slot.free.wait();
+  wait_for_compute(mesh->data(), compute, slot.free,
+                   "the batch before leaf " + std::to_string(leaf));
   // Reading is free while the device still works on the batch before.
   const bool idle = other.free.done();
   const std::int64_t began = steady_ns();
@@ -182,7 +187,8 @@ void Trainer::State::take_outcome() {
   if (!open_step || open_step->is_taken) return;
   OpenStep& step = *open_step;
   step.is_taken = true;
-  step.queued.wait();
+  wait_for_compute(mesh->data(), compute, step.queued,
+                   "the update of step " + std::to_string(step.record.step));
   const optim::GradientNorm gradient = norm->result();
   step.record.grad_norm = gradient.of_sums / step.divisor;
   if (step.totals.non_finite || !gradient.finite()) {
@@ -223,7 +229,7 @@ void Trainer::State::withhold(const optim::GradientNorm& gradient) {
 void Trainer::State::finish_weights() {
   take_outcome();
   if (shards) shards->settle();
-  compute.synchronize();
+  wait_for_compute(mesh->data(), compute, compute.record(), "the device's work");
 }
 
 void Trainer::State::finish_step() {

@@ -66,7 +66,7 @@ Trainer::State::State(ProcessGroup& job, TrainOptions chosen, const Config& conf
     : group(job),
       options(placed(std::move(chosen), job)),
       signals(watch),
-      code(machine_code(options.device)),
+      code(machine_code(options.device, options.precision)),
       told(keys_to_tell(config)),
       compute(options.device, "compute") {
   group.on_abort([files = files](const AbortCause& cause) { files->write(cause); });

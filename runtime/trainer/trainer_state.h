@@ -173,7 +173,7 @@ void Trainer::State::same_on_all(const Body& body) {
 /// Those options that bits depend on and that may be changed at resume.
 std::map<std::string, std::string> bit_options(const TrainOptions& options, int ranks);
 /// What the bits of a run on `device` depend on, beside its options: CPU, GPU, instruction set,
-/// versions.
-std::map<std::string, std::string> machine_code(Device device);
+/// versions, and with `precision` bf16 whose attention it is.
+std::map<std::string, std::string> machine_code(Device device, DType precision);
 
 }  // namespace lockstep

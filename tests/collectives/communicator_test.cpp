@@ -228,6 +228,23 @@ TEST(Communicator, NobodyWaitsForAHungOperationAfterAnAbort) {
   end.reach();
 }
 
+TEST(Communicator, WaitsForAnEventNoLongerThanForAnOperation) {
+  auto abort = std::make_shared<AbortSignal>();
+  const CommunicatorOptions options{.name = "data", .timeout = std::chrono::milliseconds(150)};
+  testing_support::run_group(make_local_group(1, options, abort), abort, [&](Communicator& group) {
+    group.wait_for({}, "nothing");
+    const Event failed = Event::make();
+    failed.fail(std::make_exception_ptr(DataError("row 3 is broken", "repack")));
+    EXPECT_THROW(group.wait_for(failed, "a row"), DataError);
+    const Event never = Event::make();
+    EXPECT_THAT(message_of<CommError>([&] { group.wait_for(never, "the gradients"); }),
+                HasSubstr("rank 0: the gradients: gave up after 0."));
+    abort->raise({.kind = "exception", .origin_rank = 5, .what = "boom", .hint = {}});
+    EXPECT_THAT(message_of<CommError>([&] { group.wait_for(never, "the gradients"); }),
+                HasSubstr("rank 5"));
+  });
+}
+
 TEST(Communicator, HandsOnTheFailureOfItsInput) {
   testing_support::run_ranks(1, [](Communicator& group) {
     const Event failed = Event::make();

@@ -6,7 +6,9 @@
 #include <optional>
 
 #include "collectives/nccl/place.h"
+#include "lockstep/core/copy.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/stream.h"
 #include "tests/fakes/cuda/machine.h"
 #include "tests/fakes/cuda/nccl_faults.h"
 #include "tests/support/nccl_ranks.h"
@@ -198,6 +200,73 @@ TEST_F(NcclFaults, AnOperationThatIsDroppedHoldsNobodyUp) {
     EXPECT_FALSE(task.done());
   }
   EXPECT_THROW(run_to_end(ranks[0].backend->barrier(wait), wait), CommError);
+}
+
+// The fake dies where a communicator is destroyed with registered memory, or after it was freed.
+TEST_F(NcclFaults, MemoryIsRegisteredWhileItIsUsed) {
+  const auto ends = failures(2, [](Communicator& group) {
+    const Tensor kept = group.allocate(5000, DType::f32);
+    {
+      const Tensor dropped = group.allocate(3000, DType::f32);
+      group.barrier().wait();
+      EXPECT_EQ(fake::registered_buffers(), 4U);
+      group.barrier().wait();
+    }
+    group.barrier().wait();
+    group.barrier().wait();  // by now both ranks have taken theirs back
+    EXPECT_EQ(fake::registered_buffers(), 2U);
+    EXPECT_TRUE(group.take_notes().empty());
+    group.barrier().wait();
+  });
+  for (const auto& end : ends) EXPECT_FALSE(end) << text_of<Error>(end);
+  EXPECT_EQ(fake::registered_buffers(), 0U);
+}
+
+TEST_F(NcclFaults, MemoryThatIsNotRegisteredIsNotedOnceAndUsed) {
+  fake::set_nccl_faults("no_registration");
+  const auto ends = failures(2, [](Communicator& group) {
+    const Tensor first = group.allocate(5000, DType::f32);
+    const Tensor second = group.allocate(3000, DType::f32);
+    EXPECT_EQ(fake::registered_buffers(), 0U);
+    group.all_reduce(first, ReduceOp::sum).wait();
+    EXPECT_THAT(group.take_notes(), ::testing::ElementsAre(HasSubstr("does not register")));
+    EXPECT_TRUE(group.take_notes().empty());
+  });
+  for (const auto& end : ends) EXPECT_FALSE(end) << text_of<Error>(end);
+}
+
+TEST_F(NcclFaults, AnAbortTakesRegistrationsWithItAndLeavesTheMemoryToItsUsers) {
+  fake::set_nccl_faults("stuck@1:rank1");
+  std::vector<Tensor> kept(2);
+  const auto ends = failures(2, [&](Communicator& group) {
+    kept[static_cast<std::size_t>(group.rank())] = group.allocate(5000, DType::f32);
+    group.all_reduce(kept[static_cast<std::size_t>(group.rank())], ReduceOp::sum).wait();
+  });
+  for (const auto& end : ends) EXPECT_THAT(text_of<CommError>(end), HasSubstr("79: "));
+  EXPECT_EQ(fake::registered_buffers(), 0U);
+  for (const Tensor& tensor : kept) EXPECT_EQ(on_host(tensor).size(), 5000);
+}
+
+// A kernel that never ends says nothing: the wait for it does.
+TEST_F(NcclFaults, AStreamThatHangsEndsAtTheDeadlineOfItsGroup) {
+  const Event never = Event::make();
+  const auto ends = failures(2, [&](Communicator& group) {
+    Stream compute(group.device(), "compute");
+    group.wait_for(compute.record(), "nothing");
+    compute.wait(never);
+    try {
+      group.wait_for(compute.record(), "the gradients of a step");
+    } catch (...) {
+      never.reach();
+      throw;
+    }
+  });
+  int late = 0;
+  for (const auto& end : ends) {
+    const std::string text = text_of<CommError>(end);
+    if (text.find(": the gradients of a step: gave up after 1") != std::string::npos) ++late;
+  }
+  EXPECT_GE(late, 1) << text_of<CommError>(ends[0]) << "\n" << text_of<CommError>(ends[1]);
 }
 
 TEST_F(NcclFaults, ARankLeavesWithoutTheOthers) {

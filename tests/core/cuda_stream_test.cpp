@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <memory>
 #include <thread>
 
 #include "core/host_memory.h"
@@ -114,6 +115,26 @@ TEST(CudaStream, AFailureReachesTheStreamThatWaitsForIt) {
   first.enqueue([] { throw DataError("a bad token", "look at it"); });
   second.wait(first.record());
   EXPECT_THROW(second.synchronize(), DataError);
+}
+
+// As after a kernel that never ends: the process must come to its end all the same.
+TEST(CudaStream, OneThatHangsIsLeftAfterAWhile) {
+  const Event never = Event::make();
+  const auto ran = std::make_shared<std::atomic<bool>>(false);
+  const auto began = std::chrono::steady_clock::now();
+  {
+    Stream stream(kGpu);
+    stream.wait(never);
+    stream.enqueue([ran] { *ran = true; });
+  }
+  const auto took = std::chrono::steady_clock::now() - began;
+  EXPECT_GE(took, 9s);
+  EXPECT_LT(took, 25s);
+  // What was queued has still all that it needs.
+  EXPECT_FALSE(*ran);
+  never.reach();
+  for (int i = 0; i < 5000 && !*ran; ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(*ran);
 }
 
 TEST(CudaMemory, IsGivenAgainAndZeroedOnRequest) {

@@ -7,7 +7,8 @@
         real backend, and each symbol of the real one that other objects use is in unavailable.cpp.
     check_symbols.py command CUDA_COMMAND CPU_COMMAND
         Beyond what the command of the CPU build takes from shared libraries, that of the CUDA build
-        takes CUDA's and NCCL's symbols only, and what the static CUDA runtime needs of the C library.
+        takes CUDA's and NCCL's symbols only, what the static CUDA runtime needs of the C library, and
+        what cuDNN's headers use of the C++ library, which the CPU build links too.
 """
 import argparse
 import re
@@ -16,8 +17,8 @@ import sys
 
 # From the shared libraries of a CUDA build, by their names (cudart is linked statically).
 OF_CUDA = re.compile(r"^(cuda|__cuda|cublas|nccl)")
-# dlopen, clocks and threads: what libcudart_static.a brings along.
-OF_THE_C_LIBRARY = re.compile(r"@(GLIBC|GCC)_")
+# dlopen, clocks and threads: what libcudart_static.a brings along. Streams: cuDNN's frontend.
+OF_C_AND_CPP = re.compile(r"@(GLIBC|GCC|GLIBCXX|CXXABI)_")
 
 
 def symbols_of(files, *options):
@@ -53,7 +54,7 @@ def backend_faults(real, unavailable, users):
 def command_faults(cuda, cpu):
     taken = [{name for _, name in symbols_of([command], "-D", "-u")} for command in (cuda, cpu)]
     for name in sorted(taken[0] - taken[1]):
-        if not OF_CUDA.match(name) and not OF_THE_C_LIBRARY.search(name):
+        if not OF_CUDA.match(name) and not OF_C_AND_CPP.search(name):
             yield f"{cuda} takes {name}, which {cpu} does not"
 
 

@@ -140,6 +140,16 @@ class Communicator {
 
   Work barrier();
 
+  /// Waits on this thread for `event`, e.g. the work of a device, which says nothing where it
+  /// hangs. Throws what the event has failed with; CommError when the group is aborted, and "rank
+  /// 1: <what>: gave up after 60 s" when the group's timeout has passed. Not collective; any
+  /// thread.
+  void wait_for(const Event& event, const std::string& what) const;
+
+  /// What a reader should know of the transport, a line each, once: what it does without, and why.
+  /// Any thread.
+  std::vector<std::string> take_notes();
+
   /// Bytes this rank has sent or stored for others so far.
   std::uint64_t bytes_moved() const noexcept;
 

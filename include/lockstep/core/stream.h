@@ -11,12 +11,14 @@
 namespace lockstep {
 
 class Event;
+class Stream;
 namespace detail {
 struct EventState;
 class DevicePoint;
 class StreamQueue;
 Event event_at(std::shared_ptr<const DevicePoint> point);
 std::shared_ptr<const DevicePoint> point_of(const Event& event) noexcept;
+StreamQueue& queue_of(Stream& stream) noexcept;
 }  // namespace detail
 
 /// A point in the work of a stream, or any other thing that becomes true once; a cheap handle.
@@ -74,6 +76,7 @@ class Stream {
   void synchronize();
 
  private:
+  friend detail::StreamQueue& detail::queue_of(Stream& stream) noexcept;
   Device device_;
   std::unique_ptr<detail::StreamQueue> queue_;
 };

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fakes/cuda/launch_twin.h"
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 
 #include "tests/fakes/cuda/device_view.h"
 #include "tests/fakes/cuda/machine.h"
@@ -36,6 +38,10 @@ void run_twin(const std::string& name, const void* function, const void* args) {
   }
 }
 
+[[noreturn]] void hang() {
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
 }  // namespace
 
 cudaError_t launch_twin(const char* name, const void* function, const cuda::Grid& grid,
@@ -44,6 +50,7 @@ cudaError_t launch_twin(const char* name, const void* function, const cuda::Grid
     if (!fits(grid)) return cudaErrorInvalidConfiguration;
     if (args_bytes > kMostArgsBytes) return cudaErrorInvalidValue;
     if (launch_is_to_fault()) return enqueue(stream, [] { fault(); });
+    if (launch_is_to_hang()) return enqueue(stream, [] { hang(); });
     // The arguments are the kernel's from here on, as with cudaLaunchKernel.
     constexpr std::align_val_t kAlignment{64};
     const std::shared_ptr<void> copy(::operator new(args_bytes, kAlignment),

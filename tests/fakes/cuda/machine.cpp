@@ -180,6 +180,7 @@ OnWorker::~OnWorker() { on_worker = false; }
 void set_cuda_faults(const std::string& list) { faults().set(list); }
 bool faulted() { return faults().faulted_; }
 bool launch_is_to_fault() { return faults().count("launch") != cudaSuccess; }
+bool launch_is_to_hang() { return faults().count("hang") != cudaSuccess; }
 void fault() { faults().faulted_ = true; }
 
 cudaError_t enter(const char* function) {

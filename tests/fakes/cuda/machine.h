@@ -46,11 +46,12 @@ class OnWorker {
 /// calls counted so far and a kernel's fault: "cudaMalloc:3,cudaEventQuery:10=700,launch:2" fails
 /// the third cudaMalloc with cudaErrorUnknown, the tenth cudaEventQuery with error 700, and lets
 /// the second kernel fault: from then on every call fails with cudaErrorIllegalAddress and queued
-/// work is dropped.
+/// work is dropped. "hang:2" lets the second kernel never end.
 void set_cuda_faults(const std::string& list);
 bool faulted();
 /// Counts a launch; true if this one is to fault. The caller queues fault() in its place.
 bool launch_is_to_fault();
+bool launch_is_to_hang();
 void fault();
 
 /// Counts a call of `function`: success, or the error it has to fail with.

@@ -83,6 +83,13 @@ std::shared_ptr<ncclComm> live(const char* function, ncclComm_t comm) {
 
 void discard(ncclComm_t comm) { remove(comm); }
 
+std::size_t registered_buffers() {
+  std::size_t count = 0;
+  const std::lock_guard lock(communicators().mutex);
+  for (const auto& [handle, comm] : communicators().live) count += comm->registrations();
+  return count;
+}
+
 ncclResult_t fail(ncclResult_t result, const std::string& message) {
   const std::lock_guard lock(communicators().mutex);
   communicators().last_error = message;
@@ -173,6 +180,10 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
 ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   const auto comm = fake::live(__func__, handle);
   if (!comm) return ncclSuccess;
+  if (comm->registrations() > 0) {
+    fake::die("ncclCommDestroy with " + std::to_string(comm->registrations()) +
+              " buffers that are still registered");
+  }
   static_cast<void>(comm->flush());
   comm->wait_for_jobs();
   comm->stop(true);
@@ -257,18 +268,24 @@ ncclResult_t ncclMemFree(void* data) {
   return cudaFree(data) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
-// Registration only makes a real NCCL faster.
+// Registration only makes a real NCCL faster. Here it is watched: what is registered is taken back
+// before the communicator is destroyed, and before its memory is freed.
 ncclResult_t ncclCommRegister(const ncclComm_t handle, void* data, std::size_t bytes,
                               void** registration) {
   const auto comm = fake::live(__func__, handle);
   if (!comm || registration == nullptr) return fake::fail(ncclInvalidArgument, "ncclCommRegister");
   fake::check_reachable(__func__, "buffer", comm->device, data, bytes);
-  *registration = data;
+  if (fake::registration_fails()) return fake::fail(ncclSystemError, "ncclCommRegister");
+  if (comm->initialising()) return fake::fail(ncclInvalidArgument, "ncclCommRegister: in progress");
+  *registration = comm->add_registration(data, bytes);
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommDeregister(const ncclComm_t handle, void*) {
-  return fake::live(__func__, handle) ? ncclSuccess : ncclInvalidArgument;
+ncclResult_t ncclCommDeregister(const ncclComm_t handle, void* registration) {
+  const auto comm = fake::live(__func__, handle);
+  if (!comm) return ncclInvalidArgument;
+  comm->remove_registration(registration);
+  return ncclSuccess;
 }
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t handle, void* data, std::size_t bytes,

@@ -268,6 +268,26 @@ void ncclComm::wait_for_jobs() {
   while (turn_ != queued_ && !stopped()) changed_.wait_for(lock, kTick);
 }
 
+void* ncclComm::add_registration(void* data, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  registered_[++last_registration_] = {.data = data, .bytes = bytes};
+  return reinterpret_cast<void*>(last_registration_);
+}
+
+void ncclComm::remove_registration(void* registration) {
+  const std::lock_guard lock(mutex_);
+  const auto found = registered_.find(reinterpret_cast<std::uintptr_t>(registration));
+  if (found == registered_.end()) fake::die("ncclCommDeregister of what is not registered");
+  fake::check_reachable("ncclCommDeregister", "buffer", device, found->second.data,
+                        found->second.bytes);
+  registered_.erase(found);
+}
+
+std::size_t ncclComm::registrations() {
+  const std::lock_guard lock(mutex_);
+  return registered_.size();
+}
+
 bool ncclComm::stopped() const { return stopped_ || fake::faulted(); }
 
 void ncclComm::stop(bool and_abort) {

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -71,6 +72,11 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   void stop(bool and_abort);
   bool stopped() const;
 
+  // ncclCommRegister: buffers are known until they are taken back.
+  void* add_registration(void* data, std::size_t bytes);
+  void remove_registration(void* registration);  // dies if it is none, or its memory was freed
+  std::size_t registrations();
+
  private:
   void end_split();
   void queue(lockstep::fake::Job job);
@@ -85,6 +91,12 @@ struct ncclComm : std::enable_shared_from_this<ncclComm> {
   std::uint64_t queued_ = 0;
   std::uint64_t turn_ = 0;  // jobs that have run: they run in order, whatever their streams
   bool running_ = false;
+  struct Buffer {
+    void* data;
+    std::size_t bytes;
+  };
+  std::map<std::uintptr_t, Buffer> registered_;  // by number
+  std::uintptr_t last_registration_ = 0;
   std::vector<lockstep::fake::Job> held_;
   int polls_left_ = 0;
   bool joined_ = false;  // init is over

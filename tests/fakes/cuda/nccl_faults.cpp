@@ -3,6 +3,7 @@
 
 #include <nccl.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -43,7 +44,8 @@ Fault read_fault(std::string text) {
       std::sscanf(value.c_str(), "%d.%d.%d", &major, &minor, &patch) == 3) {
     fault.version = NCCL_VERSION(major, minor, patch);
   }
-  if (!(operation && fault.at > 0) && fault.version == 0 && fault.kind != "init_never") {
+  const bool plain = fault.kind == "init_never" || fault.kind == "no_registration";
+  if (!(operation && fault.at > 0) && fault.version == 0 && !plain) {
     die("LOCKSTEP_FAKE_NCCL: \"" + whole + "\" is unknown");
   }
   return fault;
@@ -107,6 +109,12 @@ bool init_never_ends(int rank_of_communicator) {
     if (fault.kind == "init_never" && is_for(fault, rank)) return true;
   }
   return false;
+}
+
+bool registration_fails() {
+  const std::lock_guard lock(faults().mutex);
+  return std::any_of(faults().list.begin(), faults().list.end(),
+                     [](const Fault& fault) { return fault.kind == "no_registration"; });
 }
 
 int pretended_version() {

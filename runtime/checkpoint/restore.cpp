@@ -47,15 +47,15 @@ std::string joined_lines(const std::vector<std::string>& lines) {
 
 CommitReader::CommitReader(ObjectStore& store, const Manifest& manifest)
     : store_(store), manifest_(manifest) {
-  heads_.reserve(manifest.shards.size());
+  shards_.reserve(manifest.shards.size());
   for (const ManifestShard& shard : manifest.shards) {
-    heads_.push_back(read_head(store, manifest, shard));
+    shards_.push_back(open_shard(store, manifest, shard));
   }
-  for (std::size_t writer = 0; writer < heads_.size(); ++writer) {
-    for (const Fragment& fragment : heads_[writer].fragments) {
+  for (const OpenShard& shard : shards_) {
+    for (const Fragment& fragment : shard.head.fragments) {
       if (fragment.kind == "state") continue;
       parts_[std::string(without_run(fragment.path))].push_back(
-          {.key = &manifest.shards[writer].key, .fragment = &fragment});
+          {.object = &shard.object, .fragment = &fragment});
     }
   }
 }
@@ -71,7 +71,7 @@ void CommitReader::read_saved(const TensorLine& tensor, StateKind kind, FlatRun 
     const Fragment& fragment = *part.fragment;
     if (fragment.gshape != unsigned_shape(tensor.shape) ||
         fragment.dtype != saved_type(tensor, kind)) {
-      throw DamageError({.object = *part.key,
+      throw DamageError({.object = part.object->key,
                          .dataset = fragment.path,
                          .block = {},
                          .what = "shape or type differ from the manifest's"});
@@ -89,7 +89,7 @@ void CommitReader::read_saved(const TensorLine& tensor, StateKind kind, FlatRun 
                        .what = fault});
   }
   for (const auto& [part, runs] : reads) {
-    read_fragment(store_, *part.key, *part.fragment, runs, target);
+    read_fragment(store_, *part.object, *part.fragment, runs, target);
   }
 }
 

@@ -29,7 +29,7 @@ class CommitReader {
 
  private:
   struct Part {
-    const std::string* key;  // of the shard
+    const SeenObject* object;  // the shard
     const Fragment* fragment;
   };
 
@@ -38,7 +38,7 @@ class CommitReader {
 
   PageReader store_;
   const Manifest& manifest_;
-  std::vector<ShardHead> heads_;                    // by writer
+  std::vector<OpenShard> shards_;                   // by writer
   std::map<std::string, std::vector<Part>> parts_;  // by path of the first run
 };
 

@@ -23,12 +23,6 @@ DamageError damaged(const std::string& key, const std::string& what) {
   return DamageError({.object = key, .dataset = {}, .block = {}, .what = what});
 }
 
-/// That what was read of a shard, whose size has been checked, is all that was asked for.
-void check_whole(std::optional<std::size_t> got, std::size_t asked, const SeenObject& object) {
-  if (!got) throw damaged(object.key, "the shard is missing");
-  if (*got != asked) throw damaged(object.key, "the shard is truncated");
-}
-
 void check_head(const ShardHead& head, const Manifest& manifest, const ManifestShard& shard) {
   const bool same = head.job == manifest.job && head.epoch == manifest.epoch &&
                     head.step == manifest.state.step && head.writer == shard.writer &&
@@ -92,9 +86,14 @@ ManifestShard write_shard(ObjectStore& store, const std::string& key, ShardHead 
   }
 }
 
+void check_whole(std::optional<std::size_t> got, std::size_t asked, const SeenObject& object) {
+  if (!got) throw damaged(object.key, kMissing);
+  if (*got != asked) throw damaged(object.key, "the shard is truncated");
+}
+
 HeadBytes read_head_bytes(ObjectStore& store, const ManifestShard& shard) {
   const auto info = store.stat(shard.key);
-  if (!info) throw damaged(shard.key, "the shard is missing");
+  if (!info) throw damaged(shard.key, kMissing);
   if (info->size != shard.size) {
     throw damaged(shard.key, "the shard has " + std::to_string(info->size) + " bytes, not " +
                                  std::to_string(shard.size));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,13 @@ struct OpenShard {
   SeenObject object;
   ShardHead head;
 };
+
+/// What a DamageError says of an object that is not there.
+inline constexpr const char* kMissing = "the shard is missing";
+
+/// That what was read of a shard, whose size has been checked, is all that was asked for. Throws
+/// DamageError.
+void check_whole(std::optional<std::size_t> got, std::size_t asked, const SeenObject& object);
 
 /// Reads the head and checks its hash. Throws DamageError.
 HeadBytes read_head_bytes(ObjectStore& store, const ManifestShard& shard);

@@ -63,12 +63,18 @@ T parse(const std::string& text) {
   return value;
 }
 
+bool is_choice(const ConfigKey& key, const std::string& text) {
+  return std::find(key.choices.begin(), key.choices.end(), text) != key.choices.end();
+}
+
 std::string wanted_form(const ConfigKey& key) {
+  std::string words;
+  for (const std::string& choice : key.choices) words += " " + choice;
   switch (key.type) {
     case ConfigType::boolean:
       return "true or false";
     case ConfigType::integer:
-      return "an integer";
+      return "an integer" + (words.empty() ? words : " or" + words);
     case ConfigType::unsigned_integer:
       return "an integer from 0 to 2^64-1";
     case ConfigType::real:
@@ -76,9 +82,7 @@ std::string wanted_form(const ConfigKey& key) {
     case ConfigType::text:
       break;
   }
-  std::string text = "one of";
-  for (const std::string& choice : key.choices) text += " " + choice;
-  return text;
+  return "one of" + words;
 }
 
 bool has_form(const ConfigKey& key, const std::string& text) {
@@ -86,14 +90,13 @@ bool has_form(const ConfigKey& key, const std::string& text) {
     case ConfigType::boolean:
       return text == "true" || text == "false";
     case ConfigType::integer:
-      return parses_as<std::int64_t>(text);
+      return is_choice(key, text) || parses_as<std::int64_t>(text);
     case ConfigType::unsigned_integer:
       return parses_as<std::uint64_t>(text);
     case ConfigType::real:
       return parses_as<double>(text) && std::isfinite(parse<double>(text));
     case ConfigType::text:
-      return key.choices.empty() ||
-             std::find(key.choices.begin(), key.choices.end(), text) != key.choices.end();
+      return key.choices.empty() || is_choice(key, text);
   }
   return false;
 }
@@ -113,6 +116,7 @@ void check(const ConfigKey& key, const std::string& text, const std::string& sou
     throw ConfigError(what + " is not " + wanted_form(key), hint);
   }
   if (key.type == ConfigType::text || key.type == ConfigType::boolean) return;
+  if (is_choice(key, text)) return;
   const double value = parse<double>(text);
   if (value >= key.min && value <= key.max) return;
   std::string range = std::isfinite(key.min) ? "at least " + number(key.min) : std::string();
@@ -269,7 +273,15 @@ bool Config::boolean(const std::string& key) const {
   return text_of(key, ConfigType::boolean) == "true";
 }
 std::int64_t Config::integer(const std::string& key) const {
+  if (const std::string spelled = word(key); !spelled.empty()) {
+    throw UsageError("option " + key + " is " + spelled + ", not a number",
+                     "this is a fault of Lockstep");
+  }
   return parse<std::int64_t>(text_of(key, ConfigType::integer));
+}
+std::string Config::word(const std::string& key) const {
+  const std::string& text = text_of(key, ConfigType::integer);
+  return is_choice(key_of(key), text) ? text : std::string();
 }
 std::uint64_t Config::unsigned_integer(const std::string& key) const {
   return parse<std::uint64_t>(text_of(key, ConfigType::unsigned_integer));

@@ -9,32 +9,17 @@
 #include "lockstep/core/hash.h"
 #include "lockstep/runtime/checkpoint.h"
 #include "runtime/checkpoint/checkpointer_state.h"
-#include "runtime/checkpoint/damage.h"
 #include "runtime/checkpoint/job.h"
 #include "runtime/checkpoint/keys.h"
 #include "runtime/checkpoint/messages.h"
 #include "runtime/checkpoint/restore.h"
 #include "runtime/checkpoint/save_plan.h"
 #include "runtime/checkpoint/shard.h"
+#include "runtime/checkpoint/shared_restore.h"
 #include "runtime/checkpoint/snapshot.h"
 
 namespace lockstep {
 namespace {
-
-/// How the read of one rank went.
-struct ReadReport {
-  std::string damage;  // empty: everything was read
-  bool missing = false;
-};
-
-ReadReport try_restore(ObjectStore& store, const Manifest& manifest, const StateDict& state) {
-  try {
-    restore(store, manifest, state);
-    return {};
-  } catch (const DamageError& error) {
-    return {.damage = error.what(), .missing = error.damage().what == "the shard is missing"};
-  }
-}
 
 bool is_on_host(const std::vector<Tensor>& tensors) {
   return std::all_of(tensors.begin(), tensors.end(),
@@ -97,16 +82,9 @@ std::optional<LoadResult> Checkpointer::load(const StateDict& state) {
         choice_from(s.on_root("checkpoint load", [&] { return to_message(s.job->choose()); }));
     if (!choice.commit) return std::nullopt;
     const Manifest manifest = decode_manifest(choice.manifest);
-    ReadReport report;
-    agree(s.world, "checkpoint load", [&] {
-      check_table(manifest, state, TableMatch::exact);
-      report = try_restore(s.store, manifest, state);
-    });
-    const std::vector<std::string> missing = gather_text(s.world, report.missing ? "1" : "");
-    const std::vector<std::string> damages = gather_text(s.world, report.damage);
-    std::size_t rank = 0;
-    while (rank < damages.size() && damages[rank].empty()) ++rank;
-    if (rank == damages.size()) {
+    agree(s.world, "checkpoint load", [&] { check_table(manifest, state, TableMatch::exact); });
+    const auto damage = restore_shared(s.world, s.store, manifest, state);
+    if (!damage) {
       if (s.is_root()) s.job->loaded(choice.commit->seq);
       return LoadResult{
           .state = manifest.state, .commit = *choice.commit, .warnings = choice.warnings};
@@ -116,13 +94,13 @@ std::optional<LoadResult> Checkpointer::load(const StateDict& state) {
       const auto look = [&] { return std::string(s.job->sees(manifest) ? "all" : ""); };
       return !s.on_root("checkpoint load", look).empty();
     };
-    if (!missing[rank].empty() && missing[0].empty() && root_sees_all()) {
+    if (damage->is_missing && damage->rank != 0 && root_sees_all()) {
       throw ConfigError(
-          "rank " + std::to_string(rank) + ": " + damages[rank] + ", but rank 0 has it",
+          "rank " + std::to_string(damage->rank) + ": " + damage->what + ", but rank 0 has it",
           "the store is not shared by all hosts: set store to a shared folder");
     }
     s.on_root("checkpoint load", [&] {
-      s.job->note_damaged(choice.commit->seq, damages[rank]);
+      s.job->note_damaged(choice.commit->seq, damage->what);
       return std::string();
     });
   }

@@ -122,22 +122,26 @@ void Job::refuse_by_policy(ResumePolicy policy) const {
       Outcome::no_checkpoint);
 }
 
-void Job::check_visible(const Manifest& manifest) const {
+std::vector<ObjectInfo> Job::see(const Manifest& manifest) const {
+  std::vector<ObjectInfo> seen;
   for (const ManifestShard& shard : manifest.shards) {
-    const auto size = store_.size(shard.key);
-    if (size == shard.size) continue;
-    throw DamageError({.object = shard.key,
-                       .dataset = {},
-                       .block = {},
-                       .what = size ? "the shard has " + std::to_string(*size) + " bytes, not " +
-                                          std::to_string(shard.size)
-                                    : std::string("the shard is missing")});
+    const auto info = store_.stat(shard.key);
+    if (!info || info->size != shard.size) {
+      throw DamageError({.object = shard.key,
+                         .dataset = {},
+                         .block = {},
+                         .what = info ? "the shard has " + std::to_string(info->size) +
+                                            " bytes, not " + std::to_string(shard.size)
+                                      : std::string("the shard is missing")});
+    }
+    seen.push_back(*info);
   }
+  return seen;
 }
 
 bool Job::sees(const Manifest& manifest) const {
   try {
-    check_visible(manifest);
+    see(manifest);
     return true;
   } catch (const DamageError&) {
     return false;
@@ -157,7 +161,7 @@ Choice Job::choose() {
     }
     try {
       const auto bytes = store_.read(newest->record.manifest.key);
-      check_visible(check_manifest(bytes, log_.view(), *newest));
+      see(check_manifest(bytes, log_.view(), *newest));
       return {.commit = info_of(*newest), .manifest = *bytes, .warnings = warnings_};
     } catch (const DamageError& error) {
       note_damaged(newest->seq, error.what());
@@ -178,21 +182,22 @@ void Job::loaded(std::uint64_t seq) {
   parent_ = seq;
 }
 
-SaveResult Job::commit(const SaveId& id, const Manifest& manifest) {
+SaveResult Job::commit(const SaveId& id, Manifest manifest) {
   const std::string key = manifest_key(id);
-  const std::string text = encode(manifest);
   bool may_be_committed = false;
   std::uint64_t seq = 0;
   try {
     // What an older attempt has written the newer one sweeps away: then shards are missing.
     check_unclaimed();
     try {
-      check_visible(manifest);
+      const std::vector<ObjectInfo> seen = see(manifest);
+      for (std::size_t i = 0; i < seen.size(); ++i) manifest.shards[i].etag = seen[i].etag;
     } catch (const DamageError& error) {
       throw StorageError(
           std::string("rank 0 cannot see what another rank has written: ") + error.what(),
           "the store is not shared by all hosts: set store to a shared folder");
     }
+    const std::string text = encode(manifest);
     if (store_.create_if_absent(key, text, id.epoch) == Creation::exists) {
       throw StorageError("manifest " + key + " is already there in store " + store_.uri(),
                          "another process writes under the same attempt number; stop one of them");

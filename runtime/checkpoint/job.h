@@ -38,12 +38,12 @@ class Job {
 
   /// Writes the manifest and appends the COMMIT, then retires old commits. If it throws before the
   /// COMMIT, the objects of the save are removed.
-  SaveResult commit(const SaveId& id, const Manifest& manifest);
+  SaveResult commit(const SaveId& id, Manifest manifest);
 
  private:
   void refuse_other_model(const std::vector<ModelTensor>& model) const;
   void refuse_by_policy(ResumePolicy policy) const;
-  void check_visible(const Manifest& manifest) const;
+  std::vector<ObjectInfo> see(const Manifest& manifest) const;
   std::vector<std::string> retire();
 
   ObjectStore& store_;

@@ -127,6 +127,10 @@ void check_order(const Manifest& manifest) {
   }
 }
 
+std::string etag_from(const Json& json) {
+  return get_member(json, "etag").is_null() ? std::string() : get_string(json, "etag");
+}
+
 std::string describe_model(const ModelTensor& tensor) {
   return tensor.name + " " + to_string(tensor.shape);
 }
@@ -136,7 +140,7 @@ std::string describe_model(const ModelTensor& tensor) {
 Json to_json(const ManifestShard& shard) {
   return {{"key", shard.key},
           {"size", shard.size},
-          {"etag", nullptr},
+          {"etag", shard.etag.empty() ? Json(nullptr) : Json(shard.etag)},
           {"head_bytes", shard.head_bytes},
           {"head_sha256", shard.head_sha256},
           {"writer", shard.writer},
@@ -147,6 +151,7 @@ Json to_json(const ManifestShard& shard) {
 ManifestShard manifest_shard_from(const Json& json) {
   return {.key = get_key(json, "key"),
           .size = get_integer(json, "size"),
+          .etag = etag_from(json),
           .head_bytes = get_integer(json, "head_bytes"),
           .head_sha256 = get_hex(json, "head_sha256", 64),
           .writer = get_integer(json, "writer"),

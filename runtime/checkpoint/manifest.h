@@ -18,6 +18,7 @@ namespace lockstep {
 struct ManifestShard {
   std::string key;
   std::uint64_t size = 0;
+  std::string etag = {};  // empty where the store has none
   std::uint64_t head_bytes = 0;
   std::string head_sha256;
   std::uint64_t writer = 0;

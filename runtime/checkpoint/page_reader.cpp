@@ -16,34 +16,36 @@ constexpr std::size_t kMostPages = 8;
 
 }  // namespace
 
-const PageReader::Page* PageReader::page(const std::string& key, std::uint64_t begin) {
+const PageReader::Page* PageReader::page(const SeenObject& object, std::uint64_t begin) {
   const auto held = std::find_if(pages_.begin(), pages_.end(), [&](const Page& each) {
-    return each.begin == begin && each.key == key;
+    return each.begin == begin && each.key == object.key;
   });
   if (held != pages_.end()) {
     pages_.splice(pages_.begin(), pages_, held);
     return &pages_.front();
   }
-  Page fresh{.key = key, .begin = begin, .bytes = {}};
+  Page fresh{.key = object.key, .begin = begin, .bytes = {}};
   if (pages_.size() == kMostPages) {  // its memory serves again
     fresh.bytes = std::move(pages_.back().bytes);
     pages_.pop_back();
   }
   fresh.bytes.resize(kPageBytes);
-  const auto got = store_.read(key, begin, fresh.bytes);
+  const auto got = store_.read(object.key, begin, fresh.bytes, object.etag);
   if (!got) return nullptr;
   fresh.bytes.resize(*got);
   pages_.push_front(std::move(fresh));
   return &pages_.front();
 }
 
-std::optional<std::size_t> PageReader::read(const std::string& key, std::uint64_t offset,
+std::optional<std::size_t> PageReader::read(const SeenObject& object, std::uint64_t offset,
                                             std::span<std::byte> into) {
-  if (into.empty() || into.size() >= kLargeBytes) return store_.read(key, offset, into);
+  if (into.empty() || into.size() >= kLargeBytes) {
+    return store_.read(object.key, offset, into, object.etag);
+  }
   std::size_t done = 0;
   while (done < into.size()) {
     const std::uint64_t at = offset + done;
-    const Page* const found = page(key, at / kPageBytes * kPageBytes);
+    const Page* const found = page(object, at / kPageBytes * kPageBytes);
     if (found == nullptr) return std::nullopt;
     const std::uint64_t within = at - found->begin;
     if (within >= found->bytes.size()) break;  // the object's end

@@ -9,7 +9,6 @@
 #include "core/kernels.h"
 #include "lockstep/core/error.h"
 #include "runtime/checkpoint/damage.h"
-#include "runtime/checkpoint/keys.h"
 #include "runtime/checkpoint/weights.h"
 
 namespace lockstep {
@@ -21,19 +20,6 @@ std::string label(const std::string& name, StateKind kind) {
   return kind == StateKind::param ? name : name + " (" + to_string(kind) + ")";
 }
 
-bool has_kind(const TensorLine& tensor, StateKind kind) noexcept {
-  return std::find(tensor.kinds.begin(), tensor.kinds.end(), kind) != tensor.kinds.end();
-}
-
-StateKind source_of(const TensorLine& tensor, StateKind kind, DType wanted) noexcept {
-  if (kind == StateKind::master && !has_kind(tensor, kind)) return StateKind::param;
-  // The master has the digits that a wider parameter wants.
-  if (kind == StateKind::param && wanted != tensor.dtype && has_kind(tensor, StateKind::master)) {
-    return StateKind::master;
-  }
-  return kind;
-}
-
 std::string joined_lines(const std::vector<std::string>& lines) {
   std::string text;
   for (std::size_t i = 0; i < std::min(lines.size(), kListed); ++i) text += "\n  " + lines[i];
@@ -43,53 +29,25 @@ std::string joined_lines(const std::vector<std::string>& lines) {
   return text;
 }
 
+std::vector<OpenShard> open_shards(ObjectStore& store, const Manifest& manifest) {
+  std::vector<OpenShard> shards;
+  shards.reserve(manifest.shards.size());
+  for (const ManifestShard& shard : manifest.shards) {
+    shards.push_back(open_shard(store, manifest, shard));
+  }
+  return shards;
+}
+
 }  // namespace
 
 CommitReader::CommitReader(ObjectStore& store, const Manifest& manifest)
-    : store_(store), manifest_(manifest) {
-  heads_.reserve(manifest.shards.size());
-  for (const ManifestShard& shard : manifest.shards) {
-    heads_.push_back(read_head(store, manifest, shard));
-  }
-  for (std::size_t writer = 0; writer < heads_.size(); ++writer) {
-    for (const Fragment& fragment : heads_[writer].fragments) {
-      if (fragment.kind == "state") continue;
-      parts_[std::string(without_run(fragment.path))].push_back(
-          {.key = &manifest.shards[writer].key, .fragment = &fragment});
-    }
-  }
-}
+    : store_(store), index_(manifest, open_shards(store, manifest)) {}
 
 void CommitReader::read_saved(const TensorLine& tensor, StateKind kind, FlatRun run,
                               std::byte* target) {
-  const Box box = whole_box(unsigned_shape(tensor.shape));
-  const std::string path = dataset_path(to_string(kind), tensor.name, 0);
-  if (run.length == 0) return;
-  std::vector<std::pair<Part, std::vector<CopyRun>>> reads;
-  std::vector<CopyRun> cover;
-  for (const Part& part : parts_[path]) {
-    const Fragment& fragment = *part.fragment;
-    if (fragment.gshape != unsigned_shape(tensor.shape) ||
-        fragment.dtype != saved_type(tensor, kind)) {
-      throw DamageError({.object = *part.key,
-                         .dataset = fragment.path,
-                         .block = {},
-                         .what = "shape or type differ from the manifest's"});
-    }
-    if (fragment.replica.value_or(0) > 0) continue;
-    std::vector<CopyRun> runs = clipped(copy_runs(fragment, box), run);
-    cover.insert(cover.end(), runs.begin(), runs.end());
-    if (!runs.empty()) reads.emplace_back(part, std::move(runs));
-  }
-  const std::string fault = cover_fault(std::move(cover), run.length);
-  if (!fault.empty()) {
-    throw DamageError({.object = manifest_.shards.empty() ? "" : manifest_.shards.front().key,
-                       .dataset = path,
-                       .block = {},
-                       .what = fault});
-  }
-  for (const auto& [part, runs] : reads) {
-    read_fragment(store_, *part.key, *part.fragment, runs, target);
+  for (const CommitPart& part : index_.find(tensor, kind, run)) {
+    const SeenObject& object = index_.shards()[part.shard].object;
+    read_fragment(store_, object, *part.fragment, part.runs, target);
   }
 }
 
@@ -111,14 +69,6 @@ void CommitReader::read(const TensorLine& tensor, StateKind kind, FlatRun run,
   read_saved(tensor, source, run, bytes.data());
   const std::vector<float> wide = widened(bytes.data(), run.length, saved);
   kernels::convert_elements(wide.data(), DType::f32, target.data(), target.dtype(), wide.size());
-}
-
-DType saved_type(const TensorLine& tensor, StateKind kind) noexcept {
-  return kind == StateKind::param ? tensor.dtype : DType::f32;
-}
-
-std::vector<std::uint64_t> unsigned_shape(const Shape& shape) {
-  return {shape.begin(), shape.end()};
 }
 
 void check_table(const Manifest& manifest, const StateDict& state, TableMatch match) {
@@ -172,8 +122,8 @@ void check_table(const Manifest& manifest, const StateDict& state, TableMatch ma
                     "run folder");
 }
 
-void restore(ObjectStore& store, const Manifest& manifest, const StateDict& state) {
-  CommitReader reader(store, manifest);
+std::vector<RestoredTensor> restored_tensors(const Manifest& manifest, const StateDict& state) {
+  std::vector<RestoredTensor> tensors;
   for (const TensorLine& tensor : manifest.tensors) {
     for (const StateKind kind : {StateKind::param, StateKind::master, StateKind::m, StateKind::v}) {
       const StateEntry* entry = state.find(tensor.name, kind);
@@ -183,8 +133,16 @@ void restore(ObjectStore& store, const Manifest& manifest, const StateDict& stat
         const auto begin = static_cast<std::uint64_t>(entry->pieces->begin());
         run = {.start = begin, .length = static_cast<std::uint64_t>(entry->pieces->end()) - begin};
       }
-      reader.read(tensor, kind, run, entry->tensor);
+      tensors.push_back({.line = &tensor, .entry = entry, .run = run});
     }
+  }
+  return tensors;
+}
+
+void restore(ObjectStore& store, const Manifest& manifest, const StateDict& state) {
+  CommitReader reader(store, manifest);
+  for (const RestoredTensor& tensor : restored_tensors(manifest, state)) {
+    reader.read(*tensor.line, tensor.entry->kind, tensor.run, tensor.entry->tensor);
   }
 }
 

@@ -3,15 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "lockstep/core/state_dict.h"
 #include "lockstep/runtime/object_store.h"
+#include "runtime/checkpoint/commit_index.h"
 #include "runtime/checkpoint/manifest.h"
-#include "runtime/checkpoint/shard.h"
 
 namespace lockstep {
 
@@ -22,36 +19,33 @@ class CommitReader {
   CommitReader(ObjectStore& store, const Manifest& manifest);
 
   /// Fills `target` with the elements `run` of the tensor's row-major flattening. Its type may be
-  /// another of weights than the saved one: a master that was not saved is the widened parameter,
-  /// and a parameter of another type comes from the master. Throws DamageError for damage, a hole
+  /// another of weights than the saved one, see source_of(). Throws DamageError for damage, a hole
   /// or an overlap.
   void read(const TensorLine& tensor, StateKind kind, FlatRun run, const Tensor& target);
 
  private:
-  struct Part {
-    const std::string* key;  // of the shard
-    const Fragment* fragment;
-  };
-
   /// In the saved type.
   void read_saved(const TensorLine& tensor, StateKind kind, FlatRun run, std::byte* target);
 
   PageReader store_;
-  const Manifest& manifest_;
-  std::vector<ShardHead> heads_;                    // by writer
-  std::map<std::string, std::vector<Part>> parts_;  // by path of the first run
+  CommitIndex index_;
 };
-
-/// The type in which a kind of a tensor is saved: that of the parameter, f32 for optimizer state.
-DType saved_type(const TensorLine& tensor, StateKind kind) noexcept;
-
-std::vector<std::uint64_t> unsigned_shape(const Shape& shape);
 
 enum class TableMatch : std::uint8_t { exact, subset };
 
 /// Throws ConfigError that lists the differences unless `state` holds the manifest's tensors: all
 /// of them, or some.
 void check_table(const Manifest& manifest, const StateDict& state, TableMatch match);
+
+/// A tensor of a state that is to be filled from a commit.
+struct RestoredTensor {
+  const TensorLine* line = nullptr;
+  const StateEntry* entry = nullptr;
+  FlatRun run;  // of the whole tensor, row-major: what this rank holds
+};
+
+/// The tensors of `state`, which has passed check_table, in the order of the manifest.
+std::vector<RestoredTensor> restored_tensors(const Manifest& manifest, const StateDict& state);
 
 /// Fills the tensors of `state`, which has passed check_table.
 void restore(ObjectStore& store, const Manifest& manifest, const StateDict& state);

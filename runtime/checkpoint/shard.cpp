@@ -23,15 +23,6 @@ DamageError damaged(const std::string& key, const std::string& what) {
   return DamageError({.object = key, .dataset = {}, .block = {}, .what = what});
 }
 
-/// Reads `into` whole; the shard's size has been checked.
-template <typename Source>
-void read_exactly(Source& store, const std::string& key, std::uint64_t offset,
-                  std::span<std::byte> into) {
-  const auto got = store.read(key, offset, into);
-  if (!got) throw damaged(key, "the shard is missing");
-  if (*got != into.size()) throw damaged(key, "the shard is truncated");
-}
-
 void check_head(const ShardHead& head, const Manifest& manifest, const ManifestShard& shard) {
   const bool same = head.job == manifest.job && head.epoch == manifest.epoch &&
                     head.step == manifest.state.step && head.writer == shard.writer &&
@@ -67,6 +58,7 @@ ManifestShard write_with_memory(ObjectStore& store, const std::string& key, Shar
   }
   return {.key = key,
           .size = head.total_bytes,
+          .etag = {},
           .head_bytes = head.head_bytes,
           .head_sha256 = to_hex(sha256(bytes)),
           .writer = head.writer,
@@ -94,23 +86,40 @@ ManifestShard write_shard(ObjectStore& store, const std::string& key, ShardHead 
   }
 }
 
-ShardHead read_head(ObjectStore& store, const Manifest& manifest, const ManifestShard& shard) {
-  const auto size = store.size(shard.key);
-  if (!size) throw damaged(shard.key, "the shard is missing");
-  if (*size != shard.size) {
-    throw damaged(shard.key, "the shard has " + std::to_string(*size) + " bytes, not " +
+void check_whole(std::optional<std::size_t> got, std::size_t asked, const SeenObject& object) {
+  if (!got) throw damaged(object.key, kMissing);
+  if (*got != asked) throw damaged(object.key, "the shard is truncated");
+}
+
+HeadBytes read_head_bytes(ObjectStore& store, const ManifestShard& shard) {
+  const auto info = store.stat(shard.key);
+  if (!info) throw damaged(shard.key, kMissing);
+  if (info->size != shard.size) {
+    throw damaged(shard.key, "the shard has " + std::to_string(info->size) + " bytes, not " +
                                  std::to_string(shard.size));
   }
   if (shard.head_bytes > shard.size) throw damaged(shard.key, "the head is larger than the shard");
-  std::vector<std::byte> bytes(shard.head_bytes);
-  read_exactly(store, shard.key, 0, bytes);
-  if (to_hex(sha256(bytes)) != shard.head_sha256) {
-    throw damaged(shard.key, "the head's SHA-256 is wrong");
+  HeadBytes head{.object = {.key = shard.key, .etag = info->etag}, .bytes = {}};
+  head.bytes.resize(shard.head_bytes);
+  check_whole(store.read(shard.key, 0, head.bytes, head.object.etag), head.bytes.size(),
+              head.object);
+  if (to_hex(sha256(head.bytes)) != shard.head_sha256) {
+    // A copy of the right bytes has another etag too, so that this alone is no damage.
+    const bool replaced = !shard.etag.empty() && info->etag != shard.etag;
+    throw damaged(shard.key, replaced ? "it is not the object that was saved: its etag is " +
+                                            info->etag + ", not " + shard.etag +
+                                            ", and the head's SHA-256 is wrong"
+                                      : std::string("the head's SHA-256 is wrong"));
   }
+  return head;
+}
+
+OpenShard open_shard(HeadBytes bytes, const Manifest& manifest, const ManifestShard& shard) {
   try {
-    ShardHead head = parse_head(std::move(bytes), shard.size);
-    check_head(head, manifest, shard);
-    return head;
+    OpenShard open{.object = std::move(bytes.object),
+                   .head = parse_head(std::move(bytes.bytes), shard.size)};
+    check_head(open.head, manifest, shard);
+    return open;
   } catch (const DamageError&) {
     throw;
   } catch (const DataError& error) {
@@ -118,7 +127,11 @@ ShardHead read_head(ObjectStore& store, const Manifest& manifest, const Manifest
   }
 }
 
-void read_fragment(PageReader& store, const std::string& key, const Fragment& fragment,
+OpenShard open_shard(ObjectStore& store, const Manifest& manifest, const ManifestShard& shard) {
+  return open_shard(read_head_bytes(store, shard), manifest, shard);
+}
+
+void read_fragment(PageReader& store, const SeenObject& object, const Fragment& fragment,
                    const std::vector<CopyRun>& runs, std::byte* target) {
   const std::uint64_t width = size_of(fragment.dtype);
   std::vector<std::byte> block;
@@ -128,13 +141,16 @@ void read_fragment(PageReader& store, const std::string& key, const Fragment& fr
     const std::uint64_t end = std::min(begin + kBlockBytes, fragment.bytes);
     if (runs[next].source * width >= end) continue;
     block.resize(end - begin);
-    read_exactly(store, key, fragment.offset + begin, block);
+    const auto read = [&] {
+      check_whole(store.read(object, fragment.offset + begin, block), block.size(), object);
+    };
+    read();
     // A second read tells a fault on the way from a fault at rest.
     if (crc32c(block) != fragment.crcs[index]) {
       store.forget();
-      read_exactly(store, key, fragment.offset + begin, block);
+      read();
       if (crc32c(block) != fragment.crcs[index]) {
-        throw DamageError({.object = key,
+        throw DamageError({.object = object.key,
                            .dataset = fragment.path,
                            .block = index,
                            .what = "the block's CRC32C is wrong"});

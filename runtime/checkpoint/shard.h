@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,35 @@ ManifestShard write_shard(ObjectStore& store, const std::string& key, ShardHead 
                           const std::vector<const std::byte*>& data,
                           const std::function<void()>& on_block = {});
 
-/// Reads and checks the head of a shard of `manifest`. Throws DamageError.
-ShardHead read_head(ObjectStore& store, const Manifest& manifest, const ManifestShard& shard);
+/// The head of a shard as it lies in the store, and the object that it is of.
+struct HeadBytes {
+  SeenObject object;
+  std::vector<std::byte> bytes;
+};
+
+/// A shard whose head was read. All else is to be read of the same object.
+struct OpenShard {
+  SeenObject object;
+  ShardHead head;
+};
+
+/// What a DamageError says of an object that is not there.
+inline constexpr const char* kMissing = "the shard is missing";
+
+/// That what was read of a shard, whose size has been checked, is all that was asked for. Throws
+/// DamageError.
+void check_whole(std::optional<std::size_t> got, std::size_t asked, const SeenObject& object);
+
+/// Reads the head and checks its hash. Throws DamageError.
+HeadBytes read_head_bytes(ObjectStore& store, const ManifestShard& shard);
+/// Parses it and compares it with the manifest. Throws DamageError.
+OpenShard open_shard(HeadBytes bytes, const Manifest& manifest, const ManifestShard& shard);
+/// Both.
+OpenShard open_shard(ObjectStore& store, const Manifest& manifest, const ManifestShard& shard);
 
 /// Reads the blocks of `fragment` that `runs` need, checks each, and copies the runs to `target`.
 /// Throws DamageError that names the block.
-void read_fragment(PageReader& store, const std::string& key, const Fragment& fragment,
+void read_fragment(PageReader& store, const SeenObject& object, const Fragment& fragment,
                    const std::vector<CopyRun>& runs, std::byte* target);
 
 /// Bytes [begin, end) of the shard that no dataset holds.

@@ -47,11 +47,11 @@ class Verifier {
     for (const ManifestShard& shard : manifest.shards) {
       ++report_.shards;
       try_to([&] {
-        const ShardHead head = read_head(store_, manifest, shard);
+        const OpenShard open = open_shard(store_, manifest, shard);
         report_.bytes += shard.size;
-        for (const Fragment& fragment : head.fragments) check_payload(shard.key, fragment);
-        for (const Gap& gap : gaps_of(head)) check_gap(shard.key, gap);
-        shards.push_back(head.fragments);
+        for (const Fragment& fragment : open.head.fragments) check_payload(open.object, fragment);
+        for (const Gap& gap : gaps_of(open.head)) check_gap(open.object, gap);
+        shards.push_back(open.head.fragments);
       });
     }
     // What spans the shards can be told only if all heads could be read.
@@ -66,33 +66,33 @@ class Verifier {
     check_cover(manifest, shards, first);
   }
 
-  void check_payload(const std::string& key, const Fragment& fragment) {
+  void check_payload(const SeenObject& object, const Fragment& fragment) {
     std::vector<std::byte> block;
     for (std::uint64_t index = 0; index < fragment.crcs.size(); ++index) {
       const std::uint64_t begin = index * kBlockBytes;
       block.resize(std::min(kBlockBytes, fragment.bytes - begin));
       const auto is_whole = [&] {
-        const auto got = pages_.read(key, fragment.offset + begin, block);
+        const auto got = pages_.read(object, fragment.offset + begin, block);
         return got == block.size() && crc32c(block) == fragment.crcs[index];
       };
       if (is_whole()) continue;
       pages_.forget();  // a second read tells a fault on the way from a fault at rest
       if (is_whole()) continue;
-      report_.damages.push_back({.object = key,
+      report_.damages.push_back({.object = object.key,
                                  .dataset = fragment.path,
                                  .block = index,
                                  .what = "the block's CRC32C is wrong"});
     }
   }
 
-  void check_gap(const std::string& key, const Gap& gap) {
+  void check_gap(const SeenObject& object, const Gap& gap) {
     std::vector<std::byte> bytes(gap.end - gap.begin);
-    const auto got = pages_.read(key, gap.begin, bytes);
+    const auto got = pages_.read(object, gap.begin, bytes);
     const bool zero = got == bytes.size() && std::all_of(bytes.begin(), bytes.end(), [](auto byte) {
                         return byte == std::byte{0};
                       });
     if (zero) return;
-    report_.damages.push_back({.object = key,
+    report_.damages.push_back({.object = object.key,
                                .dataset = {},
                                .block = {},
                                .what = "bytes " + std::to_string(gap.begin) + " to " +

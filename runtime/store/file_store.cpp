@@ -142,14 +142,14 @@ std::optional<std::string> FileStore::read(std::string_view key) {
 }
 
 std::optional<std::size_t> FileStore::read(std::string_view key, std::uint64_t offset,
-                                           std::span<std::byte> into) {
+                                           std::span<std::byte> into, std::string_view /*etag*/) {
   const fs::path path = path_of(key);
   const FileHandle file = open_for_reading(path);
   if (!file) return std::nullopt;
   return read_at(file, path, offset, into);
 }
 
-std::optional<std::uint64_t> FileStore::size(std::string_view key) {
+std::optional<ObjectInfo> FileStore::stat(std::string_view key) {
   const fs::path path = path_of(key);
   struct stat found = {};
   if (::stat(path.c_str(), &found) != 0) {
@@ -157,7 +157,7 @@ std::optional<std::uint64_t> FileStore::size(std::string_view key) {
     throw_file_error("stat", path, errno);
   }
   if (S_ISDIR(found.st_mode)) return std::nullopt;
-  return static_cast<std::uint64_t>(found.st_size);
+  return ObjectInfo{.key = std::string(key), .size = static_cast<std::uint64_t>(found.st_size)};
 }
 
 Creation FileStore::create_if_absent(std::string_view key, std::string_view bytes,

@@ -21,8 +21,8 @@ class FileStore final : public ObjectStore {
   std::string uri() const override;
   std::optional<std::string> read(std::string_view key) override;
   std::optional<std::size_t> read(std::string_view key, std::uint64_t offset,
-                                  std::span<std::byte> into) override;
-  std::optional<std::uint64_t> size(std::string_view key) override;
+                                  std::span<std::byte> into, std::string_view etag) override;
+  std::optional<ObjectInfo> stat(std::string_view key) override;
   Creation create_if_absent(std::string_view key, std::string_view bytes,
                             std::uint64_t epoch) override;
   std::unique_ptr<ObjectWriter> create(std::string_view key, std::uint64_t size,

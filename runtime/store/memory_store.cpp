@@ -13,17 +13,23 @@
 namespace lockstep {
 namespace {
 
-using Content = std::shared_ptr<const std::string>;
+struct Object {
+  std::string bytes;
+  std::string etag;
+};
+using Content = std::shared_ptr<const Object>;
 
 struct Objects {
   std::mutex mutex;
   std::map<std::string, Content, std::less<>> by_key;
+  std::uint64_t created = 0;
 
   Creation add(std::string_view key, std::string bytes) {
     const std::lock_guard lock(mutex);
-    const bool added =
-        by_key.emplace(key, std::make_shared<const std::string>(std::move(bytes))).second;
-    return added ? Creation::created : Creation::exists;
+    if (by_key.contains(key)) return Creation::exists;
+    const std::string etag = std::to_string(++created);
+    by_key.emplace(key, std::make_shared<const Object>(Object{std::move(bytes), etag}));
+    return Creation::created;
   }
 
   Content find(std::string_view key) {
@@ -65,25 +71,27 @@ class MemoryStore final : public ObjectStore {
     check_key(key);
     const Content content = objects_->find(key);
     if (!content) return std::nullopt;
-    return *content;
+    return content->bytes;
   }
 
   std::optional<std::size_t> read(std::string_view key, std::uint64_t offset,
-                                  std::span<std::byte> into) override {
+                                  std::span<std::byte> into, std::string_view etag) override {
     check_key(key);
     const Content content = objects_->find(key);
     if (!content) return std::nullopt;
-    if (offset >= content->size()) return std::size_t{0};
-    const std::size_t count = std::min<std::size_t>(into.size(), content->size() - offset);
-    if (count > 0) std::memcpy(into.data(), content->data() + offset, count);
+    if (!etag.empty() && etag != content->etag) throw ObjectChangedError(uri(), key);
+    const std::string& bytes = content->bytes;
+    if (offset >= bytes.size()) return std::size_t{0};
+    const std::size_t count = std::min<std::size_t>(into.size(), bytes.size() - offset);
+    if (count > 0) std::memcpy(into.data(), bytes.data() + offset, count);
     return count;
   }
 
-  std::optional<std::uint64_t> size(std::string_view key) override {
+  std::optional<ObjectInfo> stat(std::string_view key) override {
     check_key(key);
     const Content content = objects_->find(key);
     if (!content) return std::nullopt;
-    return content->size();
+    return ObjectInfo{std::string(key), content->bytes.size(), content->etag};
   }
 
   Creation create_if_absent(std::string_view key, std::string_view bytes,
@@ -103,7 +111,7 @@ class MemoryStore final : public ObjectStore {
     std::vector<ObjectInfo> found;
     for (auto at = objects_->by_key.lower_bound(prefix);
          at != objects_->by_key.end() && at->first.starts_with(prefix); ++at) {
-      found.push_back({at->first, at->second->size()});
+      found.push_back({at->first, at->second->bytes.size(), at->second->etag});
     }
     return found;
   }

@@ -34,6 +34,12 @@ ConfigKey number(ConfigType type, std::string name, std::string value, std::stri
           .max = max};
 }
 
+/// An integer, or a word in place of one.
+ConfigKey number_or(std::string word, ConfigKey key) {
+  key.choices = {std::move(word)};
+  return key;
+}
+
 using Settings = std::map<std::string, std::string>;
 
 const std::map<std::string, Settings>& presets() {
@@ -154,7 +160,12 @@ std::vector<ConfigKey> train_keys() {
       text("store", "", "of checkpoints; default: file:RUN/checkpoints"),
       text("resume", "auto", "from the newest commit", {"auto", "never", "must"}),
       text("init", "random", "of the weights", {"random"}),
-      number(kInteger, "checkpoint.every", "100", "steps; 0: at the end only", 0),
+      number_or("auto", number(kInteger, "checkpoint.every", "100",
+                               "steps; 0: at the end only; auto: from what saves are measured to "
+                               "cost and checkpoint.mtbf",
+                               0)),
+      number(kReal, "checkpoint.mtbf", "7200",
+             "seconds between failures of the whole job, for checkpoint.every = auto", 1, 1e9),
       number(kReal, "checkpoint.every_seconds", "0",
              "seconds between saves, beside checkpoint.every; 0: steps alone count", 0),
       number(kBoolean, "checkpoint.async", "true",

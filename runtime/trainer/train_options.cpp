@@ -136,8 +136,16 @@ TrainOptions train_options(const Config& config) {
   options.store = config.text("store").empty() ? "file:" + (options.run / "checkpoints").string()
                                                : config.text("store");
   options.resume = resume_of(config.text("resume"));
-  options.checkpoint_every = config.integer("checkpoint.every");
+  options.checkpoint_every_auto = config.word("checkpoint.every") == "auto";
+  options.checkpoint_every = options.checkpoint_every_auto ? 0 : config.integer("checkpoint.every");
+  options.checkpoint_mtbf = config.real("checkpoint.mtbf");
   options.checkpoint_every_seconds = config.real("checkpoint.every_seconds");
+  if (options.checkpoint_every_auto && options.checkpoint_every_seconds > 0.0) {
+    throw ConfigError(
+        "checkpoint.every = auto chooses the interval, and so does "
+        "checkpoint.every_seconds",
+        "give one of the two");
+  }
   options.checkpoint_async = config.boolean("checkpoint.async");
   options.checkpoint_max_failures = config.integer("checkpoint.max_failures");
   options.checkpoint_keep = config.integer("checkpoint.keep");

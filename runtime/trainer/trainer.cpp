@@ -39,6 +39,9 @@ TrainEnd Trainer::run() {
   }
   if (run.done >= last) return run.end(Outcome::finished, "all steps were done before");
   run.last_save_ns = steady_ns();
+  if (run.options.checkpoint_every_auto) {
+    run.auto_saves.emplace(run.options.checkpoint_mtbf, seconds_since(run.began_ns), run.moment());
+  }
   while (run.done < last) {
     run.finishing = run.done + 1 == last;
     run.step();
@@ -55,6 +58,7 @@ TrainEnd Trainer::run() {
       return run.end(Outcome::saved, run.notice ? "asked to stop" : "pause_at is reached");
     }
     if (run.is_save_due()) run.save();
+    run.choose_interval();
   }
   return run.end(Outcome::finished, "all steps are done");
 }

@@ -73,6 +73,7 @@ bool Trainer::State::leaves_after_this_step() const {
 }
 
 bool Trainer::State::is_save_due() {
+  if (auto_saves) return checkpointer->saves_in_flight() == 0 && auto_saves->is_due(done);
   bool due = options.checkpoint_every > 0 && done % options.checkpoint_every == 0;
   if (options.checkpoint_every_seconds > 0.0) {
     // One clock decides, so that all ranks save the same step.
@@ -81,6 +82,21 @@ bool Trainer::State::is_save_due() {
   }
   if (due) last_save_ns = steady_ns();
   return due;
+}
+
+AutoSaves::Moment Trainer::State::moment() const {
+  return {.step = done,
+          .seconds = static_cast<double>(steady_ns()) / 1e9,
+          .stalled = save_metrics.blocking.value()};
+}
+
+void Trainer::State::choose_interval() {
+  if (!auto_saves || !auto_saves->is_under_way() || checkpointer->saves_in_flight() > 0) return;
+  if (!auto_saves->ended(moment(), committed)) return;
+  const std::string mine = leads() ? std::to_string(auto_saves->choose()) : std::string();
+  auto_saves->set(std::stoll(broadcast_text(group.world(), mine, 0)), done);
+  if (!leads()) return;
+  if (const std::string news = auto_saves->news(); !news.empty()) note(news);
 }
 
 void Trainer::State::poll_saves() {
@@ -92,6 +108,7 @@ void Trainer::State::poll_saves() {
 }
 
 void Trainer::State::save() {
+  if (auto_saves) auto_saves->began(moment());
   if (!options.checkpoint_async) {
     save_now();
     return;

@@ -302,8 +302,11 @@ void Trainer::State::load_or_start() {
   if (corpus.held_back.empty() && options.eval_every > 0) {
     note("NOTE nothing is held back: there is no evaluation");
   }
-  if (options.checkpoint_keep_best > 0 && options.checkpoint_every % options.eval_every != 0) {
-    note("NOTE checkpoint.every = " + std::to_string(options.checkpoint_every) +
+  const std::int64_t every = options.checkpoint_every;
+  if (options.checkpoint_keep_best > 0 &&
+      (options.checkpoint_every_auto || every % options.eval_every != 0)) {
+    note("NOTE checkpoint.every = " +
+         (options.checkpoint_every_auto ? std::string("auto") : std::to_string(every)) +
          " is no multiple of eval.every = " + std::to_string(options.eval_every) +
          ": checkpoint.keep_best compares only commits of evaluated steps");
   }

@@ -23,6 +23,7 @@
 #include "lockstep/runtime/samples.h"
 #include "lockstep/runtime/trainer.h"
 #include "runtime/trainer/attempt_files.h"
+#include "runtime/trainer/auto_saves.h"
 #include "runtime/trainer/gpu_monitor.h"
 #include "runtime/trainer/metrics_log.h"
 #include "runtime/trainer/progress.h"
@@ -93,6 +94,10 @@ struct Trainer::State {
   bool is_save_due();
   /// Takes note of the background saves that have ended; once a step.
   void poll_saves();
+  /// Where training stands, for auto_saves.
+  AutoSaves::Moment moment() const;
+  /// With checkpoint.every = auto: after a save has ended, the interval that rank 0 chooses.
+  void choose_interval();
   /// Begins a save of this step, or makes it if checkpoint.async is off.
   void save();
   /// The last thing before this attempt leaves: throws if this step does not become a commit.
@@ -104,6 +109,7 @@ struct Trainer::State {
   void count_failure(std::int64_t step, const Error& error);
   void note_saves();
 
+  std::int64_t began_ns = steady_ns();  // of this attempt; first, so that all that follows counts
   ProcessGroup& group;
   TrainOptions options;
   SignalWatch* signals;
@@ -143,7 +149,8 @@ struct Trainer::State {
   std::int64_t failed_saves = 0;
   std::int64_t failed_in_a_row = 0;
   std::int64_t skipped_saves = 0;
-  std::int64_t last_save_ns = 0;  // steady clock; on rank 0 it decides
+  std::int64_t last_save_ns = 0;        // steady clock; on rank 0 it decides
+  std::optional<AutoSaves> auto_saves;  // with checkpoint.every = auto, in training
   Metrics metrics;
   SaveMetrics save_metrics{metrics};
   std::unique_ptr<GpuMonitor> gpu;  // on a cuda device

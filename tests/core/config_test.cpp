@@ -150,6 +150,24 @@ TEST(Config, RefusesBadValuesWithTheirSource) {
   EXPECT_EQ(what_of([] { make().read_arguments({"--seed", "18446744073709551615"}); }), "no error");
 }
 
+TEST(Config, TakesAWordInPlaceOfANumberWhereTheKeyHasOne) {
+  const auto read = [](const std::string& value) {
+    Config config({{.name = "every",
+                    .type = ConfigType::integer,
+                    .default_value = "3",
+                    .help = "",
+                    .min = 0,
+                    .choices = {"auto"}}});
+    config.read_arguments({"--every", value});
+    return config;
+  };
+  EXPECT_EQ(read("auto").word("every"), "auto");
+  EXPECT_EQ(read("7").word("every"), "");
+  EXPECT_EQ(read("7").integer("every"), 7);
+  EXPECT_THAT(what_of([&] { read("auto7"); }), HasSubstr("give an integer or auto"));
+  EXPECT_THAT(what_of([&] { read("-1"); }), HasSubstr("out of range"));
+}
+
 TEST(Config, RefusesAFlagTwiceAFlagWithoutAValueAndALooseWord) {
   EXPECT_THAT(what_of([] {
                 make().read_arguments({"--seed", "1", "--seed", "2"});

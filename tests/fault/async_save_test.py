@@ -68,6 +68,23 @@ def check_seconds(folder, peace):
     print(f"checkpoint.every_seconds = 0.1: {commits} commits")
 
 
+def check_auto(folder, peace):
+    """`peace`: of the slow options, so that saves end while training goes on."""
+    run, log = folder / "auto", folder / "auto.log"
+    options = {**SLOW, "run": run, "checkpoint.every": "auto", "checkpoint.mtbf": 20, "checkpoint.keep": 100}
+    with Job(2, options, log) as job:
+        wait_for(job, r"checkpoint.every = auto: \d+ steps?, .*; a save holds training up for \S+ s and is durable")
+        wait_for_record(job, 1)
+        os.kill(job.pids()[1], signal.SIGKILL)
+        assert job.wait(60) != 0
+    saved = newest_commit(run)[1]
+    assert train(3, options, log) == 0, log.read_text()
+    assert 10 < saved < SLOW["steps"] and f"resumed at step {saved}" in log.read_text(), log.read_text()
+    check_end(run, peace, log)
+    said = re.findall(r"checkpoint.every = auto: (\d+) steps?, (\S+) s;", log.read_text())
+    print(f"checkpoint.every = auto chose {said[0][0]} steps ({said[0][1]} s); killed, resumed at step {saved}: same bits")
+
+
 def check_kills(folder, peace, chance):
     run, log = folder / "kills", folder / "kills.log"
     options = {**OPTIONS, "run": run, "checkpoint.every": 1}
@@ -169,6 +186,7 @@ def main():
         check_kills(folder, peace, chance)
         slow, log = folder / "slow", folder / "slow.log"
         assert train(2, {**SLOW, "run": slow, "checkpoint.async": "false"}, log) == 0, log.read_text()
+        check_auto(folder, slow)
         check_failing_store(folder, slow)
         check_giving_up(folder)
         if mounting:

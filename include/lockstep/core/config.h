@@ -22,7 +22,8 @@ struct ConfigKey {
   std::string help = {};
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  std::vector<std::string> choices = {};  // of a text key; empty: anything
+  /// Of a text key: what it takes; empty: anything. Of an integer key: words in place of a number.
+  std::vector<std::string> choices = {};
 };
 
 /// Options from flags over variables over a file over a preset over defaults.
@@ -46,6 +47,9 @@ class Config {
   void set_preset(const std::string& name, const std::string& key, const std::string& value);
 
   bool boolean(const std::string& key) const;
+  /// The word that an integer key has in place of a number; empty if it has a number, which only
+  /// then integer() gives.
+  std::string word(const std::string& key) const;
   std::int64_t integer(const std::string& key) const;
   std::uint64_t unsigned_integer(const std::string& key) const;
   double real(const std::string& key) const;

@@ -10,17 +10,31 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/error.h"
+
 namespace lockstep {
 
 struct ObjectInfo {
   std::string key;
   std::uint64_t size = 0;  // bytes
+  /// Changes with the object, as HTTP's of that name; without quotes. Empty where the store has
+  /// none.
+  std::string etag = {};
 };
 
 /// An object that is being written in pieces, or whose writer has died.
 struct UnfinishedObject {
   std::string key;
   std::string id;  // of the store
+};
+
+/// An object is another than the one that was to be read.
+class ObjectChangedError : public StorageError {
+ public:
+  ObjectChangedError(std::string_view store, std::string_view key)
+      : StorageError("store " + std::string(store) + ": object " + std::string(key) +
+                         " changed while it was read",
+                     "something else writes there, a copy perhaps; start again when it is done") {}
 };
 
 /// What became of a conditional write.
@@ -75,11 +89,21 @@ class ObjectStore {
   /// The whole object; nothing if there is none.
   virtual std::optional<std::string> read(std::string_view key) = 0;
   /// Fills `into` from `offset` on. The number of bytes read: fewer than asked for only at the
-  /// object's end; nothing if there is no object.
+  /// object's end; nothing if there is no object. Throws ObjectChangedError if `etag` is not empty
+  /// and, in a store that has etags, another than the object's.
   virtual std::optional<std::size_t> read(std::string_view key, std::uint64_t offset,
-                                          std::span<std::byte> into) = 0;
+                                          std::span<std::byte> into, std::string_view etag) = 0;
+  std::optional<std::size_t> read(std::string_view key, std::uint64_t offset,
+                                  std::span<std::byte> into) {
+    return read(key, offset, into, {});
+  }
+  /// What is known of it; nothing if there is none.
+  virtual std::optional<ObjectInfo> stat(std::string_view key) = 0;
   /// Its bytes; nothing if there is none.
-  virtual std::optional<std::uint64_t> size(std::string_view key) = 0;
+  std::optional<std::uint64_t> size(std::string_view key) {
+    const auto info = stat(key);
+    return info ? std::optional(info->size) : std::nullopt;
+  }
 
   /// `epoch`: of the writer, so that what a dead one left behind can be told from what a live one
   /// is writing. An answer lost on the way is found out by comparing, never by a second attempt.

@@ -52,6 +52,8 @@ struct TrainOptions {
   std::string store;
   ResumePolicy resume = ResumePolicy::automatic;
   std::int64_t checkpoint_every = 100;    // steps; 0: at the end only
+  bool checkpoint_every_auto = false;     // chosen in the run, from what saves cost
+  double checkpoint_mtbf = 7200.0;        // seconds between failures of the whole job
   double checkpoint_every_seconds = 0.0;  // of wall time; 0: steps alone count
   std::int64_t checkpoint_keep = 3;
   std::int64_t checkpoint_keep_best = 0;

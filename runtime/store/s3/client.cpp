@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/store/s3/client.h"
 
-#include <charconv>
 #include <thread>
 #include <utility>
 
 #include "lockstep/core/hash.h"
+#include "runtime/store/s3/header_values.h"
 #include "runtime/store/s3/times.h"
 #include "runtime/store/s3/xml.h"
 
@@ -32,10 +32,7 @@ std::string region_in(const HttpAnswer& answer) {
 }
 
 milliseconds asked_pause(const HttpAnswer& answer) {
-  const std::string text = answer.header("retry-after");
-  int value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return seconds(value > 0 ? value : 0);
+  return parse_retry_after(answer.header("retry-after"));
 }
 
 bool is_read(const Call& call) { return call.method == "GET" || call.method == "HEAD"; }
@@ -197,8 +194,7 @@ Reply Client::send(const Call& call) {
       learn_cause(call, credentials, reply.failure);
     }
     reply.refused = was_refused(reply.failure);
-    const bool cut = reply.answer.status == 206 && !reply.answer.whole();
-    if (call.returns_cut && cut && reply.answer.into_bytes > 0) return reply;
+    if (call.returns_cut && reply.answer.is_cut()) return reply;
     const Remedy remedy = remedy_for(reply.failure.status, reply.failure.code);
     if (remedy == Remedy::clock && !std::exchange(clock, true) && learn_clock(reply.answer)) {
       continue;

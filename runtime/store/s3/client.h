@@ -35,7 +35,7 @@ struct Call {
   std::span<std::byte> into = {};
   Repeat repeat = Repeat::always;
   std::chrono::seconds patience{15};
-  bool returns_cut = false;  // a 206 that was cut off is a result: the caller asks for the rest
+  bool returns_cut = false;  // a body that was cut off is a result: the caller asks for the rest
   /// Whether a 2xx says what it must; else it fills code and message in, and `remedy_for` decides.
   std::function<bool(const HttpAnswer&, Failure&)> check = {};
 };

@@ -40,6 +40,10 @@ struct HttpAnswer {
   std::string fault;  // why it is not whole; empty if it is
 
   bool whole() const { return status != 0 && fault.empty(); }
+  /// Whether it is the beginning of an object's bytes.
+  bool is_cut() const {
+    return (status == 200 || status == 206) && !fault.empty() && (into_bytes > 0 || !body.empty());
+  }
   /// The value of that name (lower case); empty if there is none.
   std::string header(std::string_view name) const;
 };

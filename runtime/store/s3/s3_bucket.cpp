@@ -2,13 +2,13 @@
 #include "runtime/store/s3/s3_bucket.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <thread>
 #include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
+#include "runtime/store/s3/header_values.h"
 #include "runtime/store/s3/xml.h"
 
 namespace lockstep::s3 {
@@ -16,13 +16,7 @@ namespace {
 
 constexpr int kDoubts = 6;  // how often a create whose outcome is not known is looked into
 constexpr std::size_t kMostPages = 100'000;
-
-std::optional<std::uint64_t> number_of(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
+constexpr const char* kChanged = "ObjectChanged";  // a code of ours
 
 bool is_absent(const Reply& reply) {
   return reply.failure.status == 404 && reply.failure.code != "NoSuchBucket";
@@ -36,25 +30,32 @@ bool incomplete(Failure& failure, const std::string& why) {
   return false;
 }
 
-/// That a 206 holds `asked` bytes from `offset` on, or as many as the object has.
+std::string unquoted(std::string text) {
+  std::erase(text, '"');
+  return text;
+}
+
+/// An etag of all bytes, without quotes. Empty for a weak one: objects that differ may have it too.
+std::string strong_etag(const std::string& text) {
+  return text.starts_with("W/") ? std::string() : unquoted(text);
+}
+
+/// That a 206 holds `asked` bytes from `offset` on, or as many as the object has; `got`: its bytes.
+/// `etag`: of the object that is read; empty: any.
 bool is_range(const HttpAnswer& answer, std::uint64_t offset, std::uint64_t asked,
-              Failure& failure) {
+              std::uint64_t got, const std::string& etag, Failure& failure) {
   if (answer.status != 206) return incomplete(failure, "the store ignores the range asked for");
-  const std::string text = answer.header("content-range");  // bytes 0-9/100
-  const std::size_t dash = text.find('-');
-  const std::size_t slash = text.find('/');
-  if (!text.starts_with("bytes ") || dash == std::string::npos || slash == std::string::npos ||
-      slash < dash) {
-    return incomplete(failure, "the answer does not say its range");
-  }
-  const auto begin = number_of(std::string_view(text).substr(6, dash - 6));
-  const auto last = number_of(std::string_view(text).substr(dash + 1, slash - dash - 1));
-  const auto total = number_of(std::string_view(text).substr(slash + 1));
-  if (!begin || !last || !total || *begin != offset || *total <= offset ||
-      *last != std::min(offset + asked, *total) - 1 || answer.into_bytes != *last - *begin + 1) {
+  const auto range = parse_content_range(answer.header("content-range"));
+  if (!range) return incomplete(failure, "the answer does not say its range");
+  if (range->first != offset || range->total <= offset ||
+      range->last != std::min(offset + asked, range->total) - 1 ||
+      got != range->last - range->first + 1) {
     return incomplete(failure, "the answer is another range than asked for, or cut off");
   }
-  return true;
+  const std::string of_answer = strong_etag(answer.header("etag"));
+  if (etag.empty() || of_answer.empty() || of_answer == etag) return true;
+  failure.code = kChanged;  // by a store that ignores If-Match
+  return false;
 }
 
 bool has_root(const HttpAnswer& answer, std::string_view name, Failure& failure) {
@@ -65,9 +66,8 @@ bool has_root(const HttpAnswer& answer, std::string_view name, Failure& failure)
   return false;
 }
 
-std::string unquoted(std::string text) {
-  std::erase(text, '"');
-  return text;
+bool is_changed(const Reply& reply) {
+  return reply.failure.status == 412 || reply.failure.code == kChanged;
 }
 
 }  // namespace
@@ -89,17 +89,50 @@ Headers Bucket::creating(const std::string& nonce) const {
 }
 
 std::optional<std::string> Bucket::get(const std::string& key) {
-  Reply reply = client_.send(call("GetObject", "GET", key));
-  if (reply.ok) return std::move(reply.answer.body);
-  if (is_absent(reply)) return std::nullopt;
-  fail(reply);
+  std::string text;  // what has come of it
+  std::string etag;  // of the object that this is of
+  std::uint64_t total = 0;
+  bool may_be_cut = true;
+  for (int cuts = 0;; ++cuts) {
+    Call request = call("GetObject", "GET", key);
+    const std::size_t got = text.size();
+    if (got > 0) {
+      request.headers.emplace_back(
+          "Range", "bytes=" + std::to_string(got) + "-" + std::to_string(total - 1));
+      request.headers.emplace_back("If-Match", "\"" + etag + "\"");
+    }
+    request.returns_cut = may_be_cut && cuts < client_.settings().attempts;
+    request.check = [&](const HttpAnswer& answer, Failure& failure) {
+      // A server that ignores the range sends the whole object, as it is now.
+      if (got == 0 || answer.status == 200) return true;
+      return is_range(answer, got, total - got, answer.body.size(), etag, failure);
+    };
+    Reply reply = client_.send(request);
+    const bool goes_on = got > 0 && reply.answer.status == 206;
+    if (reply.ok) return goes_on ? text + reply.answer.body : std::move(reply.answer.body);
+    if (request.returns_cut && reply.answer.is_cut()) {
+      if (!goes_on) {
+        text.clear();
+        etag = strong_etag(reply.answer.header("etag"));
+        total = parse_number(reply.answer.header("content-length")).value_or(0);
+      }
+      const auto range = parse_content_range(reply.answer.header("content-range"));
+      const bool fits = !goes_on || (range && range->first == got && range->total == total);
+      may_be_cut = fits && !etag.empty() && text.size() + reply.answer.body.size() < total;
+      if (may_be_cut) text += reply.answer.body;
+      continue;
+    }
+    if (got == 0 && is_absent(reply)) return std::nullopt;
+    if (got > 0 && is_changed(reply)) throw ObjectChangedError(client_.uri(), key);
+    fail(reply);
+  }
 }
 
 std::optional<std::size_t> Bucket::get(const std::string& key, std::uint64_t offset,
-                                       std::span<std::byte> into) {
+                                       std::span<std::byte> into, std::string_view wanted) {
   if (into.empty()) return head(key) ? std::optional<std::size_t>(0) : std::nullopt;
   std::size_t got = 0;
-  std::string etag;  // of what was cut off, so that the rest is of the same object
+  std::string etag(wanted);  // without one: of what was cut off, so that the rest is of it too
   bool may_be_cut = true;
   for (int cuts = 0;; ++cuts) {
     const std::uint64_t begin = offset + got;
@@ -107,27 +140,28 @@ std::optional<std::size_t> Bucket::get(const std::string& key, std::uint64_t off
     request.into = into.subspan(got);
     request.headers.emplace_back(
         "Range", "bytes=" + std::to_string(begin) + "-" + std::to_string(offset + into.size() - 1));
-    if (!etag.empty()) request.headers.emplace_back("If-Match", etag);
+    if (!etag.empty()) request.headers.emplace_back("If-Match", "\"" + etag + "\"");
     request.returns_cut = may_be_cut && cuts < client_.settings().attempts;
     request.check = [&](const HttpAnswer& answer, Failure& failure) {
-      return is_range(answer, begin, request.into.size(), failure);
+      return is_range(answer, begin, request.into.size(), answer.into_bytes, etag, failure);
     };
     Reply reply = client_.send(request);
     if (reply.ok) return got + reply.answer.into_bytes;
-    if (request.returns_cut && reply.answer.status == 206 && !reply.answer.whole()) {
-      const std::string start = "bytes " + std::to_string(begin) + "-";
-      const std::string tag = reply.answer.header("etag");
-      const bool is_part = reply.answer.header("content-range").starts_with(start);
-      may_be_cut = is_part && !tag.empty() && reply.answer.into_bytes < request.into.size();
-      if (may_be_cut) {
-        got += reply.answer.into_bytes;
-        etag = tag;
+    if (request.returns_cut && reply.answer.is_cut()) {
+      const auto range = parse_content_range(reply.answer.header("content-range"));
+      const std::string tag = strong_etag(reply.answer.header("etag"));
+      if (!etag.empty() && !tag.empty() && tag != etag) {
+        throw ObjectChangedError(client_.uri(), key);
       }
+      if (!tag.empty()) etag = tag;
+      may_be_cut = range && range->first == begin && !etag.empty() &&
+                   reply.answer.into_bytes < request.into.size();
+      if (may_be_cut) got += reply.answer.into_bytes;
       continue;
     }
     if (got == 0 && is_absent(reply)) return std::nullopt;
     if (got == 0 && reply.failure.status == 416) return std::size_t{0};
-    if (reply.failure.status == 412) reply.failure.message = "the object changed while it was read";
+    if (is_changed(reply)) throw ObjectChangedError(client_.uri(), key);
     fail(reply);
   }
 }
@@ -135,15 +169,16 @@ std::optional<std::size_t> Bucket::get(const std::string& key, std::uint64_t off
 std::optional<ObjectHead> Bucket::head(const std::string& key) {
   Call request = call("HeadObject", "HEAD", key);
   request.check = [](const HttpAnswer& answer, Failure& failure) {
-    return number_of(answer.header("content-length")).has_value() ||
+    return parse_number(answer.header("content-length")).has_value() ||
            incomplete(failure, "the answer does not say the object's size");
   };
   const Reply reply = client_.send(request);
   if (is_absent(reply)) return std::nullopt;
   if (!reply.ok) fail(reply);
   const std::string prefix(client_.settings().dialect.prefix);
-  return ObjectHead{.size = *number_of(reply.answer.header("content-length")),
-                    .nonce = reply.answer.header(prefix + "meta-lockstep-nonce")};
+  return ObjectHead{.size = *parse_number(reply.answer.header("content-length")),
+                    .nonce = reply.answer.header(prefix + "meta-lockstep-nonce"),
+                    .etag = strong_etag(reply.answer.header("etag"))};
 }
 
 std::vector<ObjectInfo> Bucket::list(const std::string& prefix) {
@@ -161,12 +196,12 @@ std::vector<ObjectInfo> Bucket::list(const std::string& prefix) {
     const auto root = parse_xml(reply.answer.body);
     for (const XmlElement& each : root->children) {
       if (each.name != "Contents") continue;
-      const auto size = number_of(each.text_of("Size"));
+      const auto size = parse_number(each.text_of("Size"));
       if (!size) {
         reply.failure.message = "the listing does not say the size of " + each.text_of("Key");
         fail(reply);
       }
-      found.push_back({each.text_of("Key"), *size});
+      found.push_back({each.text_of("Key"), *size, strong_etag(each.text_of("ETag"))});
     }
     if (root->text_of("IsTruncated") != "true") break;
     const std::string next = root->text_of("NextContinuationToken");

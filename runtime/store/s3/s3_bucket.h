@@ -16,6 +16,7 @@ namespace lockstep::s3 {
 struct ObjectHead {
   std::uint64_t size = 0;
   std::string nonce;  // of its writer; empty where another program wrote it
+  std::string etag;   // without quotes; empty where it does not stand for each byte
 };
 
 struct UploadedPart {
@@ -37,7 +38,7 @@ class Bucket {
 
   std::optional<std::string> get(const std::string& key);
   std::optional<std::size_t> get(const std::string& key, std::uint64_t offset,
-                                 std::span<std::byte> into);
+                                 std::span<std::byte> into, std::string_view etag);
   std::optional<ObjectHead> head(const std::string& key);
   std::vector<ObjectInfo> list(const std::string& prefix);
   void remove(const std::string& key);

@@ -26,13 +26,13 @@ class S3Store final : public ObjectStore {
 
   std::optional<std::string> read(std::string_view key) override { return bucket_.get(whole(key)); }
   std::optional<std::size_t> read(std::string_view key, std::uint64_t offset,
-                                  std::span<std::byte> into) override {
-    return bucket_.get(whole(key), offset, into);
+                                  std::span<std::byte> into, std::string_view etag) override {
+    return bucket_.get(whole(key), offset, into, etag);
   }
-  std::optional<std::uint64_t> size(std::string_view key) override {
-    const auto head = bucket_.head(whole(key));
+  std::optional<ObjectInfo> stat(std::string_view key) override {
+    auto head = bucket_.head(whole(key));
     if (!head) return std::nullopt;
-    return head->size;
+    return ObjectInfo{std::string(key), head->size, std::move(head->etag)};
   }
   Creation create_if_absent(std::string_view key, std::string_view bytes,
                             std::uint64_t /*epoch*/) override {

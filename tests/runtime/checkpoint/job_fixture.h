@@ -97,6 +97,13 @@ inline const std::vector<TensorSpec>& small_model() {
   return specs;
 }
 
+/// 36 MiB of state: what is read in several pieces.
+inline const std::vector<TensorSpec>& large_model() {
+  static const std::vector<TensorSpec> specs = {
+      {"bias", {7}}, {"weight", {2048, 1500}}, {"empty", {0, 4}}};
+  return specs;
+}
+
 inline std::unique_ptr<ObjectStore> fresh_memory_store() {
   return ObjectStore::open("mem:" + random_hex(8));
 }

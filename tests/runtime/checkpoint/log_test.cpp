@@ -233,10 +233,10 @@ class StaleListing final : public ObjectStore {
   std::string uri() const override { return inner_.uri(); }
   std::optional<std::string> read(std::string_view key) override { return inner_.read(key); }
   std::optional<std::size_t> read(std::string_view key, std::uint64_t offset,
-                                  std::span<std::byte> into) override {
-    return inner_.read(key, offset, into);
+                                  std::span<std::byte> into, std::string_view etag) override {
+    return inner_.read(key, offset, into, etag);
   }
-  std::optional<std::uint64_t> size(std::string_view key) override { return inner_.size(key); }
+  std::optional<ObjectInfo> stat(std::string_view key) override { return inner_.stat(key); }
   Creation create_if_absent(std::string_view key, std::string_view bytes,
                             std::uint64_t epoch) override {
     return inner_.create_if_absent(key, bytes, epoch);

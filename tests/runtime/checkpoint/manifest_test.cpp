@@ -69,6 +69,16 @@ TEST(Manifest, IsReadBack) {
   EXPECT_EQ(encode(manifest), kSmall);
 }
 
+TEST(Manifest, KeepsTheEtagsOfItsShardsWhereTheStoreHasAny) {
+  Manifest manifest = small_manifest();
+  EXPECT_EQ(decode_manifest(kSmall).shards[0].etag, "") << "null";
+  manifest.shards[0].etag = "9b2cf535f27731c974343645a3985328-13";
+  EXPECT_EQ(decode_manifest(encode(manifest)).shards[0].etag, manifest.shards[0].etag);
+  std::string bad = kSmall;
+  bad.replace(bad.find("\"etag\":null"), 11, "\"etag\":1.5");
+  EXPECT_THROW(decode_manifest(bad), DataError);
+}
+
 TEST(Manifest, KeepsTheLossScaleAndTheChoicesOfARun) {
   Manifest manifest = small_manifest();
   manifest.state.scaler = {.scale = 0x1p-20, .good_steps = 7, .skipped = 3};

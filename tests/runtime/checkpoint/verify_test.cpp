@@ -73,7 +73,7 @@ TEST(Verify, NamesShardDatasetAndBlockOfEveryFlippedBit) {
   std::size_t gaps = 0;
   std::size_t flips = 0;
   for (const ManifestShard& shard : manifest.shards) {
-    const ShardHead head = read_head(*store, manifest, shard);
+    const ShardHead head = open_shard(*store, manifest, shard).head;
     // A sample of all bytes, and the borders of every region.
     std::set<std::uint64_t> bytes = {0, 8, shard.head_bytes - 1, shard.size - 1};
     for (const Gap& gap : gaps_of(head)) {

@@ -39,6 +39,8 @@ class FaultyStore final : public ObjectStore {
 
   /// What happens elsewhere after a create_if_absent of this key.
   std::function<void(std::string_view)> after_create = {};
+  /// After a read of so many bytes of this key, from an offset or the beginning.
+  std::function<void(std::string_view, std::uint64_t)> after_read = {};
 
   std::int64_t calls() const { return calls_; }
   bool has_failed() const { return calls_ >= failing_call_; }
@@ -48,11 +50,13 @@ class FaultyStore final : public ObjectStore {
     return guarded([&] { return inner_.read(key); });
   }
   std::optional<std::size_t> read(std::string_view key, std::uint64_t offset,
-                                  std::span<std::byte> into) override {
-    return guarded([&] { return inner_.read(key, offset, into); });
+                                  std::span<std::byte> into, std::string_view etag) override {
+    const auto got = guarded([&] { return inner_.read(key, offset, into, etag); });
+    if (after_read) after_read(key, got.value_or(0));
+    return got;
   }
-  std::optional<std::uint64_t> size(std::string_view key) override {
-    return guarded([&] { return inner_.size(key); });
+  std::optional<ObjectInfo> stat(std::string_view key) override {
+    return guarded([&] { return inner_.stat(key); });
   }
   Creation create_if_absent(std::string_view key, std::string_view bytes,
                             std::uint64_t epoch) override {

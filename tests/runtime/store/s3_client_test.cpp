@@ -140,6 +140,82 @@ TEST(S3Client, AsksForTheRestOfWhatWasCutOffAndOfTheSameObject) {
   }
 }
 
+std::string cut_answer(const std::string& status, const std::string& headers,
+                       const std::string& body, std::size_t whole) {
+  return "HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(whole) + "\r\n" + headers +
+         "\r\n" + body;
+}
+
+TEST(S3Client, AsksForTheRestOfAWholeObjectThatWasCutOff) {
+  // Case P41.
+  constexpr std::size_t kSize = 1573214;
+  constexpr std::size_t kGot = 1572864;
+  std::string object(kSize, '\0');
+  for (std::size_t i = 0; i < kSize; ++i) object[i] = static_cast<char>(i * 2654435761U >> 13U);
+  const std::string cut = cut_answer("200 OK", "ETag: \"e\"\r\n", object.substr(0, kGot), kSize);
+  const std::string rest = "Content-Range: bytes 1572864-1573213/1573214\r\nETag: \"e\"\r\n";
+  {
+    ScriptedServer server({cut, http("206 Partial Content", object.substr(kGot), rest)});
+    EXPECT_EQ(store_at(server)->read("k"), object);
+    ASSERT_THAT(server.requests(), SizeIs(2));
+    EXPECT_THAT(server.requests()[0], Not(HasSubstr("Range:")));
+    EXPECT_THAT(server.requests()[1], HasSubstr("Range: bytes=1572864-1573213"));
+    EXPECT_THAT(server.requests()[1], HasSubstr("If-Match: \"e\""));
+  }
+  {  // Cut a second time.
+    ScriptedServer server(
+        {cut, cut_answer("206 Partial Content", rest, object.substr(kGot, 100), kSize - kGot),
+         http("206 Partial Content", object.substr(kGot + 100),
+              "Content-Range: bytes 1572964-1573213/1573214\r\n")});
+    EXPECT_EQ(store_at(server)->read("k"), object);
+    EXPECT_THAT(server.requests().back(), HasSubstr("Range: bytes=1572964-1573213"));
+  }
+  {  // A server that ignores the range: nothing twice.
+    ScriptedServer server({cut, http("200 OK", object)});
+    EXPECT_EQ(store_at(server)->read("k"), object);
+  }
+  {
+    ScriptedServer server({cut, http("412 Precondition Failed", error_body("PreconditionFailed"))});
+    EXPECT_THROW(store_at(server)->read("k"), ObjectChangedError);
+    EXPECT_THAT(server.requests(), SizeIs(2));
+  }
+  {  // A server that ignores the condition: not the end of another object.
+    ScriptedServer server({cut, http("206 Partial Content", object.substr(kGot),
+                                     "Content-Range: bytes 1572864-1573213/1573214\r\n"
+                                     "ETag: \"another\"\r\n")});
+    EXPECT_THROW(store_at(server)->read("k"), ObjectChangedError);
+  }
+  {  // No etag: from the beginning.
+    ScriptedServer server(
+        {cut_answer("200 OK", "", object.substr(0, kGot), kSize), http("200 OK", object)});
+    EXPECT_EQ(store_at(server)->read("k"), object);
+    EXPECT_THAT(server.requests().back(), Not(HasSubstr("Range:")));
+  }
+}
+
+TEST(S3Client, ReadsTheObjectOfTheEtagOrNone) {
+  std::string into(4, '?');
+  const auto bytes = std::as_writable_bytes(std::span(into));
+  const std::string range = "Content-Range: bytes 2-5/9\r\n";
+  ScriptedServer server({http("206 Partial Content", "abcd", range + "ETag: \"e\"\r\n")});
+  EXPECT_EQ(store_at(server)->read("k", 2, bytes, "e"), 4U);
+  EXPECT_THAT(server.requests()[0], HasSubstr("If-Match: \"e\""));
+  ScriptedServer changed({http("412 Precondition Failed", error_body("PreconditionFailed"))});
+  EXPECT_THROW(store_at(changed)->read("k", 2, bytes, "e"), ObjectChangedError);
+  EXPECT_THAT(changed.requests(), SizeIs(1));
+  ScriptedServer careless({http("206 Partial Content", "abcd", range + "ETag: \"f\"\r\n")});
+  EXPECT_THROW(store_at(careless)->read("k", 2, bytes, "e"), ObjectChangedError);
+  EXPECT_THAT(careless.requests(), SizeIs(1));
+}
+
+TEST(S3Client, SaysTheEtagOfAnObjectUnlessItIsWeak) {
+  ScriptedServer server(
+      {http("200 OK", "", "ETag: \"5d-2\"\r\n"), http("200 OK", "", "ETag: W/\"5d\"\r\n")});
+  const auto store = store_at(server);
+  EXPECT_EQ(store->stat("k")->etag, "5d-2");
+  EXPECT_EQ(store->stat("k")->etag, "");
+}
+
 TEST(S3Client, KnowsAnObjectOfItsOwnWhoseAnswerWasLost) {
   ScriptedServer server({"", http("200 OK", "", "x-amz-meta-lockstep-nonce: @NONCE@\r\n")});
   EXPECT_EQ(store_at(server)->create_if_absent("k", "mine", 1), Creation::created);

@@ -37,6 +37,20 @@ TEST(TrainOptions, HaveTheDefaultsOfTheDesign) {
   EXPECT_EQ(options.store, "file:runs/gpt2-tiny-0/checkpoints");
 }
 
+TEST(TrainOptions, TakeAutoForTheStepsBetweenSaves) {
+  EXPECT_FALSE(read({}).checkpoint_every_auto);
+  const TrainOptions options = read({"--checkpoint.every", "auto", "--checkpoint.mtbf", "900"});
+  EXPECT_TRUE(options.checkpoint_every_auto);
+  EXPECT_EQ(options.checkpoint_every, 0);
+  EXPECT_EQ(options.checkpoint_mtbf, 900);
+  for (const std::vector<std::string>& bad :
+       {std::vector<std::string>{"--checkpoint.every", "automatic"},
+        {"--checkpoint.every", "auto", "--checkpoint.every_seconds", "3"},
+        {"--checkpoint.mtbf", "0"}}) {
+    EXPECT_THROW(read(bad), ConfigError) << bad[1];
+  }
+}
+
 TEST(TrainOptions, LetExplicitKeysOverrideAPreset) {
   const TrainOptions options =
       read({"--model.preset", "gpt2-3m", "--model.layers", "2", "--seed", "5"});

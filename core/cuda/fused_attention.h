@@ -16,7 +16,7 @@ struct AttentionShape {
   std::int64_t length = 0;  // T
   std::int64_t heads = 0;
   std::int64_t width = 0;  // of a head; C = heads · width
-  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 means the 0 with which < compares
+  // NOLINTNEXTLINE(modernize-use-nullptr): 0 of <=>
   auto operator<=>(const AttentionShape&) const = default;
 };
 

@@ -27,8 +27,8 @@ struct GemmShape {
   bool add = false;
   DType type = DType::f32;  // of a and b
   Epilogue epilogue = Epilogue::none;
-  bool aligned = false;  // all its memory, to 16 bytes
-  auto operator<=>(const GemmShape&) const = default;
+  bool aligned = false;                                // all its memory, to 16 bytes
+  auto operator<=>(const GemmShape&) const = default;  // NOLINT(modernize-use-nullptr): 0 of <=>
 };
 
 struct GemmMemory {

@@ -8,7 +8,7 @@
 namespace lockstep::kernels {
 
 const KernelTable& cuda_kernels() {
-  static constexpr KernelTable kTable{
+  static constexpr KernelTable table{
       .gemm = cuda::gemm,
       .add_bias = cuda::add_bias,
       .bias_backward = cuda::bias_backward,
@@ -34,7 +34,7 @@ const KernelTable& cuda_kernels() {
       .sgd = cuda::sgd,
       .block_square_sums = cuda::block_square_sums,
   };
-  return kTable;
+  return table;
 }
 
 }  // namespace lockstep::kernels

@@ -14,7 +14,7 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;
-  auto operator<=>(const Device&) const = default;
+  auto operator<=>(const Device&) const = default;  // NOLINT(modernize-use-nullptr): 0 of <=>
 };
 
 /// "cpu" or "cuda".

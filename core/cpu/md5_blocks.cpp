@@ -52,13 +52,14 @@ HWY_INLINE void step(Vector& a, Vector b, Vector c, Vector d, Vector word, std::
 }
 
 /// 16 steps, which take word (kTimes · i + kPlus) mod 16.
-template <int kRound, int kTimes, int kPlus, int kLeft0, int kLeft1, int kLeft2, int kLeft3>
+template <int kRound, std::size_t kTimes, std::size_t kPlus, int kLeft0, int kLeft1, int kLeft2,
+          int kLeft3>
 HWY_INLINE void round(std::array<Vector, 4>& state, const Vector* words) {
   auto& [a, b, c, d] = state;
   for (std::size_t i = 0; i < 16; i += 4) {
     const auto word = [&](std::size_t j)
                           HWY_ATTR { return words[(kTimes * (i + j) + kPlus) % 16]; };
-    const std::uint32_t* sines = kSines.data() + 16 * kRound + i;
+    const std::uint32_t* sines = &kSines[std::size_t{16} * kRound + i];
     step<kRound, kLeft0>(a, b, c, d, word(0), sines[0]);
     step<kRound, kLeft1>(d, a, b, c, word(1), sines[1]);
     step<kRound, kLeft2>(c, d, a, b, word(2), sines[2]);

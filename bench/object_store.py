@@ -9,8 +9,9 @@ memory) or uses the one that tests/services/ceph-rgw has started in DIR. All sid
 the same random bytes in memory; while one is asked, the others wait. A round asks every side for one upload
 and one download, in another order each time, and gives one ratio; the first does not count. Every side
 compares what it has read with what it has written. Raw means parts as objects of their own over four
-connections, without checksums, signed before the clock starts (`peers/s3_raw.py`); ours and boto3's sign
-each part with its SHA-256. Prints a line of JSON a sample and a summary.
+connections, without checksums, signed before the clock starts (`peers/s3_raw.py`). boto3 signs each part
+with its SHA-256; ours has the store compare its MD5, which every S3 server computes anyway. Prints a line
+of JSON a sample and a summary.
 """
 import argparse
 import collections

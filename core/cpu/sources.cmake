@@ -16,6 +16,7 @@ foreach(
         gemm.cpp
         instruction_set.cpp
         layer_norm.cpp
+        md5_blocks.cpp
         optimizer_steps.cpp
         square_sums.cpp
         stream.cpp)

@@ -34,6 +34,7 @@ void check_head(const ShardHead& head, const Manifest& manifest, const ManifestS
 ManifestShard write_with_memory(ObjectStore& store, const std::string& key, ShardHead& head,
                                 const std::vector<const std::byte*>& data,
                                 const std::function<void()>& on_block) {
+  std::vector<std::byte> bytes;  // of the head; outlives the writer
   const auto writer = store.create(key, head.total_bytes, head.epoch);
   for (std::size_t i = 0; i < head.fragments.size(); ++i) {
     Fragment& fragment = head.fragments[i];
@@ -48,7 +49,7 @@ ManifestShard write_with_memory(ObjectStore& store, const std::string& key, Shar
       writer->write(fragment.offset + done, piece);
     }
   }
-  const std::vector<std::byte> bytes = build_head(head);
+  bytes = build_head(head);
   if (on_block) on_block();
   writer->write(0, bytes);
   if (on_block) on_block();

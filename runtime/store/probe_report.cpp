@@ -34,9 +34,9 @@ int winners(ObjectStore& store, const std::string& key) {
 }
 
 bool large_object_appears_whole(ObjectStore& store, const std::string& key) {
-  const auto writer = store.create(key, kLargeBytes, 0);
   const std::string tail(1000, 't');
   const std::string head(1000, 'h');
+  const auto writer = store.create(key, kLargeBytes, 0);
   writer->write(kLargeBytes - tail.size(), std::as_bytes(std::span(tail)));
   writer->write(0, std::as_bytes(std::span(head)));
   if (store.size(key)) return false;

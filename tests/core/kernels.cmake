@@ -14,6 +14,7 @@ lockstep_test(
   kernels_golden_test.cpp
   kernels_layer_norm_test.cpp
   kernels_optimizer_test.cpp
+  md5_test.cpp
   LIBS
   lockstep_core
   PkgConfig::hwy

@@ -53,7 +53,8 @@ class ObjectWriter {
   ObjectWriter& operator=(const ObjectWriter&) = delete;
 
   /// Bytes from `offset` on. Pieces do not overlap and come in rising order, except that the piece
-  /// at offset 0 may come last. Bytes that are never written are zero.
+  /// at offset 0 may come last. Bytes that are never written are zero. `bytes` stay where and as
+  /// they are as long as the writer lives: it may send them later, from there.
   virtual void write(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
   /// Once.
   virtual Creation commit() = 0;

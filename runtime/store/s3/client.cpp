@@ -41,6 +41,12 @@ bool asks_to_slow_down(const Failure& failure) {
   return failure.status == 503 || failure.status == 429 || failure.code == "SlowDown";
 }
 
+std::string sha256_of(const Body& body) {
+  Sha256 hash;
+  for (const auto& piece : body.pieces()) hash.update(piece);
+  return to_hex(hash.finish());
+}
+
 /// Whether the request was certainly not carried out.
 bool was_refused(const Failure& failure) {
   return failure.status == 429 ||
@@ -82,7 +88,8 @@ HttpAnswer Client::send_once(const Call& call, const Credentials& credentials,
                          .path = address.path,
                          .query = canonical_query(call.query),
                          .headers = call.headers,
-                         .payload_hash = to_hex(sha256(call.body))};
+                         .payload_hash = call.payload_hash};
+  if (request.payload_hash.empty()) request.payload_hash = sha256_of(call.body);
   if (!call.key.empty() || request.path.empty()) request.path += encode_path(call.key);
   request.headers.emplace_back("Host", address.host);
   request.headers.emplace_back(prefix + "date", scope.time);
@@ -164,7 +171,7 @@ std::vector<std::string> Client::take_notes() {
 
 Reply Client::send(const Call& call) {
   RetryLimits limits{.attempts = settings_.attempts};
-  const std::uint64_t bytes = std::max(call.body.size(), call.into.size());
+  const std::uint64_t bytes = std::max<std::uint64_t>(call.body.size(), call.into.size());
   limits.deadline += seconds(bytes / kSlowestBytesPerSecond);
   Retries retries(limits, Retries::Clock::now(), [this] { return random(); });
   bool clock = false;

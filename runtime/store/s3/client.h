@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/store/s3/body.h"
 #include "runtime/store/s3/credentials.h"
 #include "runtime/store/s3/errors.h"
 #include "runtime/store/s3/http.h"
@@ -31,7 +32,8 @@ struct Call {
   std::string key;  // in the bucket; empty: the bucket itself
   Query query = {};
   Headers headers = {};
-  std::span<const std::byte> body = {};
+  Body body = {};
+  std::string payload_hash = {};  // what the signature says of the body; empty: its SHA-256
   std::span<std::byte> into = {};
   Repeat repeat = Repeat::always;
   std::chrono::seconds patience{15};

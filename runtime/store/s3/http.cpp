@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -22,6 +23,7 @@ constexpr long kBufferBytes = 512L * 1024;
 /// What the callbacks of one transfer share.
 struct Transfer {
   const HttpRequest& request;
+  BodyReader body;
   HttpAnswer answer;
   std::string refused;  // why a callback has ended the transfer
 };
@@ -90,6 +92,18 @@ std::size_t take_body(char* data, std::size_t size, std::size_t count, void* con
   return bytes;
 }
 
+std::size_t give_body(char* data, std::size_t size, std::size_t count, void* context) {
+  auto& transfer = *static_cast<Transfer*>(context);
+  return transfer.body.read(std::as_writable_bytes(std::span(data, size * count)));
+}
+
+/// Where a kept connection turns out dead, the body goes over a new one from its begin.
+int seek_body(void* context, curl_off_t offset, int origin) {
+  if (origin != SEEK_SET || offset < 0) return CURL_SEEKFUNC_CANTSEEK;
+  static_cast<Transfer*>(context)->body.seek(static_cast<std::uint64_t>(offset));
+  return CURL_SEEKFUNC_OK;
+}
+
 class HeaderList {
  public:
   explicit HeaderList(const Headers& headers) {
@@ -122,17 +136,19 @@ class HeaderList {
   curl_slist* list_ = nullptr;
 };
 
-void set_method(CURL* curl, const HttpRequest& request) {
+void set_method(CURL* curl, const HttpRequest& request, Transfer& transfer) {
   if (request.method == "HEAD") {
     curl_easy_setopt(curl, CURLOPT_NOBODY, 1L);
     return;
   }
   if (request.method == "PUT" || request.method == "POST") {
-    // Not copied; also sends "Content-Length: 0".
+    curl_easy_setopt(curl, CURLOPT_POST, 1L);  // also sends "Content-Length: 0"
     curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE,
                      static_cast<curl_off_t>(request.body.size()));
-    const void* bytes = request.body.empty() ? "" : static_cast<const void*>(request.body.data());
-    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, bytes);
+    curl_easy_setopt(curl, CURLOPT_READFUNCTION, &give_body);
+    curl_easy_setopt(curl, CURLOPT_READDATA, static_cast<void*>(&transfer));
+    curl_easy_setopt(curl, CURLOPT_SEEKFUNCTION, &seek_body);
+    curl_easy_setopt(curl, CURLOPT_SEEKDATA, static_cast<void*>(&transfer));
   }
   curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request.method.c_str());
 }
@@ -189,7 +205,8 @@ HttpAnswer Http::send(const HttpRequest& request) {
   std::unique_ptr<Handle> handle = take();
   CURL* curl = handle->curl;
   const HeaderList headers(request.headers);
-  Transfer transfer{.request = request, .answer = {}, .refused = {}};
+  Transfer transfer{
+      .request = request, .body = BodyReader(request.body), .answer = {}, .refused = {}};
   std::array<char, CURL_ERROR_SIZE> why = {};
   const auto set = [&](CURLoption option, auto value) {
     if (curl_easy_setopt(curl, option, value) == CURLE_OK) return;
@@ -216,7 +233,7 @@ HttpAnswer Http::send(const HttpRequest& request) {
   if (!options_.ca_bundle.empty()) set(CURLOPT_CAINFO, options_.ca_bundle.c_str());
   if (!options_.use_proxies) set(CURLOPT_NOPROXY, "*");
   if (request.connection == Connection::fresh) set(CURLOPT_FRESH_CONNECT, 1L);
-  set_method(curl, request);
+  set_method(curl, request, transfer);
 
   const CURLcode code = curl_easy_perform(curl);
   if (code != CURLE_OK) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/store/s3/body.h"
 #include "runtime/store/s3/sigv4.h"
 
 namespace lockstep::s3 {
@@ -24,7 +25,7 @@ struct HttpRequest {
   std::string method;  // GET, HEAD, PUT, POST or DELETE
   std::string url;
   Headers headers;
-  std::span<const std::byte> body;
+  Body body;
   std::span<std::byte> into;  // where the body of a 206 goes
   Connection connection = Connection::kept;
   std::chrono::milliseconds deadline{30'000};

@@ -2,7 +2,6 @@
 #include "runtime/store/s3/multipart_writer.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
@@ -10,7 +9,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
-#include "runtime/store/s3/part_buffer.h"
+#include "runtime/store/s3/part.h"
 #include "runtime/store/s3/part_plan.h"
 #include "runtime/store/s3/part_uploader.h"
 
@@ -18,6 +17,9 @@ namespace lockstep::s3 {
 namespace {
 
 constexpr std::size_t kStreams = 4;  // parts on their way at once
+// Parts that are hashed together while others are on their way. More would take less time on
+// vectors of 512 bits, but nothing is sent before the first are.
+constexpr std::size_t kHashedTogether = 8;
 
 void check_piece(const std::string& key, std::uint64_t size, std::uint64_t offset,
                  std::size_t bytes) {
@@ -29,18 +31,18 @@ void check_piece(const std::string& key, std::uint64_t size, std::uint64_t offse
 class PutWriter final : public ObjectWriter {
  public:
   PutWriter(Bucket& bucket, std::string key, std::uint64_t size)
-      : bucket_(bucket), key_(std::move(key)), bytes_(size) {}
+      : bucket_(bucket), key_(std::move(key)), all_(size) {}
 
   void write(std::uint64_t offset, std::span<const std::byte> bytes) override {
-    check_piece(key_, bytes_.size(), offset, bytes.size());
-    if (!bytes.empty()) std::memcpy(bytes_.data() + offset, bytes.data(), bytes.size());
+    check_piece(key_, all_.size(), offset, bytes.size());
+    if (!bytes.empty()) all_.write(offset, bytes);
   }
-  Creation commit() override { return bucket_.put_if_absent(key_, bytes_); }
+  Creation commit() override { return bucket_.put_if_absent(key_, all_.body()); }
 
  private:
   Bucket& bucket_;
   std::string key_;
-  std::vector<std::byte> bytes_;
+  Part all_;
 };
 
 class MultipartWriter final : public ObjectWriter {
@@ -72,7 +74,7 @@ class MultipartWriter final : public ObjectWriter {
     while (!bytes.empty()) {
       const std::uint64_t index = offset / plan_.part_bytes;
       const std::uint64_t within = offset - index * plan_.part_bytes;
-      PartBuffer& part = part_at(index);
+      Part& part = part_at(index);
       const std::size_t count = std::min<std::size_t>(bytes.size(), part.size() - within);
       part.write(within, bytes.first(count));
       bytes = bytes.subspan(count);
@@ -82,8 +84,9 @@ class MultipartWriter final : public ObjectWriter {
 
   Creation commit() override {
     send_before(plan_.parts);
-    for (auto& [index, part] : held_) uploader_->add(index + 1, std::move(part));
+    for (const auto& [index, part] : held_) send(index, part);
     held_.clear();
+    hand_over();
     const Creation made = bucket_.complete(upload_, uploader_->finish(), nonce_);
     committed_ = made == Creation::created;
     return made;
@@ -97,10 +100,10 @@ class MultipartWriter final : public ObjectWriter {
   bool is_held(std::uint64_t index) const { return index * plan_.part_bytes < first_.value_or(0); }
 
   /// The buffer of a part that is not sent yet; the parts before it are.
-  PartBuffer& part_at(std::uint64_t index) {
+  Part& part_at(std::uint64_t index) {
     if (is_held(index)) {
       const auto [at, added] = held_.try_emplace(index);
-      if (added) at->second = PartBuffer(bytes_of(index));
+      if (added) at->second = Part(bytes_of(index));
       return at->second;
     }
     if (index < next_) {
@@ -108,7 +111,7 @@ class MultipartWriter final : public ObjectWriter {
                        "write in rising order, the piece at offset 0 first or last");
     }
     send_before(index);
-    if (current_.empty()) current_ = PartBuffer(bytes_of(index));
+    if (current_.empty()) current_ = Part(bytes_of(index));
     return current_;
   }
 
@@ -117,12 +120,28 @@ class MultipartWriter final : public ObjectWriter {
     for (; next_ < end; ++next_) {
       if (is_held(next_)) {
         const auto [at, added] = held_.try_emplace(next_);
-        if (added) at->second = PartBuffer(bytes_of(next_));
+        if (added) at->second = Part(bytes_of(next_));
         continue;
       }
-      if (current_.empty()) current_ = PartBuffer(bytes_of(next_));
-      uploader_->add(next_ + 1, std::exchange(current_, {}));
+      if (current_.empty()) current_ = Part(bytes_of(next_));
+      send(next_, std::exchange(current_, {}));
     }
+  }
+
+  void send(std::uint64_t index, const Part& part) {
+    full_.push_back({.number = index + 1, .body = part.body(), .md5 = {}});
+    if (full_.size() == kHashedTogether) hand_over();
+  }
+
+  void hand_over() {
+    if (!bucket_.settings().signs_parts) {
+      std::vector<Pieces> bodies;
+      for (const PartBody& part : full_) bodies.push_back(part.body.pieces());
+      const std::vector<Md5Digest> digests = md5(bodies);
+      for (std::size_t i = 0; i < full_.size(); ++i) full_[i].md5 = digests[i];
+    }
+    for (PartBody& part : full_) uploader_->add(std::move(part));
+    full_.clear();
   }
 
   Bucket& bucket_;
@@ -132,10 +151,11 @@ class MultipartWriter final : public ObjectWriter {
   std::string nonce_;
   Upload upload_;
   std::optional<PartUploader> uploader_;
-  std::optional<std::uint64_t> first_;        // offset of the first piece
-  std::map<std::uint64_t, PartBuffer> held_;  // by index, from 0
-  std::uint64_t next_ = 0;                    // index of the part that is next to go
-  PartBuffer current_;                        // of it; empty: nothing written yet
+  std::optional<std::uint64_t> first_;  // offset of the first piece
+  std::map<std::uint64_t, Part> held_;  // by index, from 0
+  std::uint64_t next_ = 0;              // index of the part that is next to go
+  Part current_;                        // it; empty: nothing written yet
+  std::vector<PartBody> full_;          // that wait to be hashed together
   bool committed_ = false;
 };
 

@@ -2,6 +2,7 @@
 #include "runtime/store/s3/part_uploader.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::s3 {
 
@@ -28,11 +29,11 @@ void PartUploader::stop() {
   threads_.clear();
 }
 
-void PartUploader::add(std::uint64_t number, PartBuffer part) {
+void PartUploader::add(PartBody part) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return failure_ || waiting_.empty(); });
   if (failure_) std::rethrow_exception(failure_);
-  waiting_.emplace_back(number, std::move(part));
+  waiting_.push_back(std::move(part));
   changed_.notify_all();
 }
 
@@ -50,7 +51,7 @@ void PartUploader::run() {
   while (true) {
     changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
     if (ending_) return;
-    auto [number, buffer] = std::move(waiting_.front());
+    const PartBody next = std::move(waiting_.front());
     waiting_.pop_front();
     ++running_;
     changed_.notify_all();
@@ -58,7 +59,7 @@ void PartUploader::run() {
     UploadedPart part;
     std::exception_ptr failure;
     try {
-      part = bucket_.upload_part(upload_, number, buffer.bytes());
+      part = bucket_.upload_part(upload_, next.number, next.body, next.md5);
     } catch (...) {
       failure = std::current_exception();
     }

@@ -7,17 +7,24 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "runtime/store/s3/part_buffer.h"
+#include "runtime/store/s3/body.h"
 #include "runtime/store/s3/s3_bucket.h"
 
 namespace lockstep::s3 {
 
+/// A part that is to be sent.
+struct PartBody {
+  std::uint64_t number = 0;
+  Body body;
+  std::optional<Md5Digest> md5;  // of Bucket::upload_part
+};
+
 /// Sends the parts of one upload on a few threads. At most one part waits beside those on their
-/// way, so memory is bounded. One thread calls.
+/// way, so that who adds them goes on as the upload does. One thread calls.
 class PartUploader {
  public:
   PartUploader(Bucket& bucket, Upload upload, std::size_t streams);
@@ -27,7 +34,7 @@ class PartUploader {
   PartUploader& operator=(const PartUploader&) = delete;
 
   /// Waits for room. Throws what an earlier part has failed with.
-  void add(std::uint64_t number, PartBuffer part);
+  void add(PartBody part);
   /// All parts by number, once all are there. Throws what one has failed with.
   std::vector<UploadedPart> finish();
 
@@ -39,7 +46,7 @@ class PartUploader {
   Upload upload_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::pair<std::uint64_t, PartBuffer>> waiting_;
+  std::deque<PartBody> waiting_;
   std::vector<UploadedPart> done_;
   std::exception_ptr failure_;
   std::size_t running_ = 0;

@@ -8,6 +8,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
+#include "runtime/store/s3/base64.h"
 #include "runtime/store/s3/header_values.h"
 #include "runtime/store/s3/xml.h"
 
@@ -224,7 +225,7 @@ void Bucket::remove(const std::string& key) {
   if (!reply.ok && !is_absent(reply)) fail(reply);
 }
 
-Creation Bucket::put_if_absent(const std::string& key, std::span<const std::byte> body) {
+Creation Bucket::put_if_absent(const std::string& key, const Body& body) {
   // Tells our own object from another's where the answer to a success was lost on the way.
   const std::string nonce = random_hex(16);
   const Dialect& dialect = client_.settings().dialect;
@@ -267,11 +268,16 @@ Upload Bucket::begin_upload(const std::string& key, const std::string& nonce) {
   return {.key = key, .id = parse_xml(reply.answer.body)->text_of("UploadId")};
 }
 
-UploadedPart Bucket::upload_part(const Upload& upload, std::uint64_t number,
-                                 std::span<const std::byte> body) {
+UploadedPart Bucket::upload_part(const Upload& upload, std::uint64_t number, const Body& body,
+                                 const std::optional<Md5Digest>& md5) {
   Call request = call("UploadPart", "PUT", upload.key);
   request.query = {{"partNumber", std::to_string(number)}, {"uploadId", upload.id}};
   request.body = body;
+  if (md5) {
+    // Signed like all headers, so the payload itself need not be.
+    request.headers.emplace_back("Content-MD5", base64(std::as_bytes(std::span(*md5))));
+    request.payload_hash = "UNSIGNED-PAYLOAD";
+  }
   const Reply reply = client_.send(request);
   if (!reply.ok) fail(reply);
   return {.number = number, .etag = unquoted(reply.answer.header("etag"))};

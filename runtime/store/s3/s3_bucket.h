@@ -44,11 +44,12 @@ class Bucket {
   void remove(const std::string& key);
 
   /// Of many writers of one key exactly one is told `created`.
-  Creation put_if_absent(const std::string& key, std::span<const std::byte> body);
+  Creation put_if_absent(const std::string& key, const Body& body);
 
   Upload begin_upload(const std::string& key, const std::string& nonce);
-  UploadedPart upload_part(const Upload& upload, std::uint64_t number,
-                           std::span<const std::byte> body);
+  /// `md5`: of the body, which the store compares; without it the signature covers a SHA-256.
+  UploadedPart upload_part(const Upload& upload, std::uint64_t number, const Body& body,
+                           const std::optional<Md5Digest>& md5);
   /// Not atomic on every store: some ignore the condition. For keys of one writer only.
   Creation complete(const Upload& upload, const std::vector<UploadedPart>& parts,
                     const std::string& nonce);

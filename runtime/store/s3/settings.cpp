@@ -1,38 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/store/s3/settings.h"
 
-#include <openssl/evp.h>
-
-#include <array>
 #include <charconv>
 #include <fstream>
 #include <iterator>
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "runtime/store/s3/base64.h"
 
 namespace lockstep::s3 {
 namespace {
 
 constexpr int kMostAttempts = 100;
-
-std::string base64(std::string_view bytes) {
-  std::vector<unsigned char> text(4 * ((bytes.size() + 2) / 3) + 1);
-  const int length =
-      EVP_EncodeBlock(text.data(), reinterpret_cast<const unsigned char*>(bytes.data()),
-                      static_cast<int>(bytes.size()));
-  return {text.begin(), text.begin() + length};
-}
-
-std::string md5(std::string_view bytes) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest = {};
-  unsigned int size = 0;
-  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_md5(), nullptr) != 1) {
-    throw ConfigError("OpenSSL has no MD5, which AWS_S3_SSE_CUSTOMER_KEY_FILE needs",
-                      "use AWS_S3_SSE instead");
-  }
-  return {digest.begin(), digest.begin() + size};
-}
 
 class Reader {
  public:
@@ -62,6 +43,12 @@ int attempts_of(const std::string& text) {
     throw ConfigError("AWS_MAX_ATTEMPTS is \"" + text + "\"", "give a number from 1 to 100");
   }
   return value;
+}
+
+bool bool_of(const std::string& name, const std::string& text) {
+  if (text.empty() || text == "false") return false;
+  if (text == "true") return true;
+  throw ConfigError(name + " is \"" + text + "\"", "give true or false");
 }
 
 /// "16MB" or a number of bytes, as Amazon's tools read it.
@@ -136,10 +123,12 @@ Encryption encryption_of(const Reader& reader, const Settings& settings) {
       throw ConfigError("AWS_S3_SSE and AWS_S3_SSE_CUSTOMER_KEY_FILE are both set",
                         "unset one of them");
     }
-    const std::string key = key_in(key_file);
+    const std::string text = key_in(key_file);
+    const auto key = std::as_bytes(std::span(text));
+    const Md5Digest digest = md5(std::vector<Pieces>{{key}}).front();
     encryption.on_all = {{prefix + "-customer-algorithm", "AES256"},
                          {prefix + "-customer-key", base64(key)},
-                         {prefix + "-customer-key-md5", base64(md5(key))}};
+                         {prefix + "-customer-key-md5", base64(std::as_bytes(std::span(digest)))}};
     return encryption;
   }
   if ((kind != "AES256" && kind != "aws:kms") || (kind == "AES256" && !kms_key.empty())) {
@@ -195,6 +184,8 @@ Settings read_settings(std::string_view scheme, const std::string& bucket,
   settings.encryption = encryption_of(reader, settings);
   settings.ca_bundle = reader.text({"AWS_CA_BUNDLE"}, "ca_bundle");
   settings.parts.least_bytes = part_bytes_of(reader.text({}, "s3.multipart_chunksize"));
+  settings.signs_parts =
+      bool_of("payload_signing_enabled", reader.text({}, "s3.payload_signing_enabled"));
   settings.attempts = attempts_of(reader.text({"AWS_MAX_ATTEMPTS"}, "max_attempts"));
   return settings;
 }

@@ -32,6 +32,7 @@ struct Settings {
   std::string ca_bundle;
   int attempts = 12;
   PartLimits parts;
+  bool signs_parts = false;  // by their SHA-256; else the store compares their MD5
 };
 
 /// The endpoint that `scheme` (s3, oss) has in a region where none is given.
@@ -39,7 +40,7 @@ Endpoint usual_endpoint(std::string_view scheme, const std::string& region);
 
 /// From AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION or AWS_DEFAULT_REGION, AWS_CA_BUNDLE,
 /// AWS_MAX_ATTEMPTS, AWS_S3_ADDRESSING_STYLE, AWS_S3_SSE, AWS_S3_SSE_KMS_KEY_ID,
-/// AWS_S3_SSE_CUSTOMER_KEY_FILE and the profile (there alone the size of parts); for oss also
+/// AWS_S3_SSE_CUSTOMER_KEY_FILE and the profile (there alone what is said of parts); for oss also
 /// OSS_ENDPOINT and OSS_REGION. Throws ConfigError for a value that is none, or that this bucket
 /// rules out.
 Settings read_settings(std::string_view scheme, const std::string& bucket,

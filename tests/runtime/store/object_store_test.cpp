@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::span<const std::byte> bytes_of(const std::string& text) {
+std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 

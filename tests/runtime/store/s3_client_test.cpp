@@ -12,9 +12,11 @@
 namespace lockstep::s3 {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 using testing_support::http;
 using testing_support::ScriptedServer;
 
@@ -287,6 +289,22 @@ TEST(S3Client, SendsAFailedPartAgainAlone) {
   ScriptedServer server(script);
   EXPECT_EQ(store_at(server)->create("k", kTwoParts, 1)->commit(), Creation::created);
   EXPECT_THAT(server.requests(), SizeIs(6));
+}
+
+TEST(S3Client, LetsTheStoreCompareTheMd5OfEachPart) {
+  ScriptedServer server(upload_script(
+      {http("200 OK", "<CompleteMultipartUploadResult><ETag/></CompleteMultipartUploadResult>")}));
+  EXPECT_EQ(store_at(server)->create("k", kTwoParts, 1)->commit(), Creation::created);
+  const auto requests = server.requests();
+  ASSERT_THAT(requests, SizeIs(5));
+  const auto names = [](const std::string& md5) {
+    return AllOf(HasSubstr("Content-MD5: " + md5), HasSubstr("content-sha256: UNSIGNED-PAYLOAD"),
+                 HasSubstr("SignedHeaders=content-md5;"));
+  };
+  // Of 32 MiB and of 8 MiB of zeros.
+  const std::vector<std::string> parts(requests.begin() + 1, requests.begin() + 3);
+  EXPECT_THAT(parts, UnorderedElementsAre(names("WPBt1YjY/7O+tGraYwlDaw=="),
+                                          names("lplbWNTL9qqpBBtPAMf2rg==")));
 }
 
 TEST(S3Client, ListsAllPagesWithTheTokenEncoded) {

@@ -247,5 +247,16 @@ TEST(S3Settings, TakeTheSizeOfPartsFromTheProfile) {
   }
 }
 
+TEST(S3Settings, SignPartsWhereTheProfileSaysSo) {
+  const auto signs = [](const std::string& text) {
+    return read_settings("s3", "b", variables({}), {{"s3.payload_signing_enabled", text}})
+        .signs_parts;
+  };
+  EXPECT_FALSE(read_settings("s3", "b", variables({}), {}).signs_parts);
+  EXPECT_TRUE(signs("true"));
+  EXPECT_FALSE(signs("false"));
+  EXPECT_THROW(signs("yes"), ConfigError);
+}
+
 }  // namespace
 }  // namespace lockstep::s3

@@ -169,13 +169,21 @@ std::string HttpAnswer::header(std::string_view name) const {
   return at == headers.end() ? std::string() : at->second;
 }
 
+/// What outlives a request: connections, and what is known of names and TLS sessions. The request
+/// itself has a libcurl handle of its own: one that is used again keeps, before 8.4, a pointer into
+/// the headers of the answer before, and follows it where the next answer begins with a
+/// continuation line.
 struct Http::Handle {
-  CURL* curl = curl_easy_init();
+  CURLSH* share = curl_share_init();
   Handle() {
-    if (curl == nullptr)
-      throw UsageError("libcurl has no handle", "check the libcurl installation");
+    bool good = share != nullptr;
+    for (const curl_lock_data kept :
+         {CURL_LOCK_DATA_CONNECT, CURL_LOCK_DATA_DNS, CURL_LOCK_DATA_SSL_SESSION}) {
+      good = good && curl_share_setopt(share, CURLSHOPT_SHARE, kept) == CURLSHE_OK;
+    }
+    if (!good) throw UsageError("libcurl has no handle", "check the libcurl installation");
   }
-  ~Handle() { curl_easy_cleanup(curl); }
+  ~Handle() { curl_share_cleanup(share); }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 };
@@ -196,14 +204,16 @@ std::unique_ptr<Http::Handle> Http::take() {
 }
 
 void Http::give_back(std::unique_ptr<Handle> handle) {
-  curl_easy_reset(handle->curl);  // connections stay
   const std::lock_guard lock(mutex_);
   idle_.push_back(std::move(handle));
 }
 
 HttpAnswer Http::send(const HttpRequest& request) {
   std::unique_ptr<Handle> handle = take();
-  CURL* curl = handle->curl;
+  std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> request_handle(curl_easy_init(),
+                                                                     &curl_easy_cleanup);
+  CURL* curl = request_handle.get();
+  if (curl == nullptr) throw UsageError("libcurl has no handle", "check the libcurl installation");
   const HeaderList headers(request.headers);
   Transfer transfer{
       .request = request, .body = BodyReader(request.body), .answer = {}, .refused = {}};
@@ -212,6 +222,7 @@ HttpAnswer Http::send(const HttpRequest& request) {
     if (curl_easy_setopt(curl, option, value) == CURLE_OK) return;
     throw UsageError("libcurl refuses an option", "install libcurl 7.85 or newer");
   };
+  set(CURLOPT_SHARE, handle->share);
   set(CURLOPT_URL, request.url.c_str());
   set(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
@@ -242,6 +253,7 @@ HttpAnswer Http::send(const HttpRequest& request) {
   } else if (transfer.answer.status == 0) {
     transfer.answer.fault = "the server did not answer in HTTP";
   }
+  request_handle.reset();  // while what it shares is nobody else's
   give_back(std::move(handle));
   return std::move(transfer.answer);
 }

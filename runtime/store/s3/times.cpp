@@ -3,19 +3,24 @@
 
 #include <time.h>  // NOLINT(modernize-deprecated-headers): strptime, timegm
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
 namespace lockstep::s3 {
 namespace {
 
+// Beyond these the nanoseconds of a clock would overflow sooner or later.
+constexpr std::time_t kEarliest = 0;            // 1970
+constexpr std::time_t kLatest = 7'258'118'400;  // 2200
+
 /// What `format` leaves of `text`, and the time; nothing where it does not fit.
-std::optional<std::pair<WallTime, std::string_view>> parsed(const std::string& text,
-                                                            const char* format) {
+std::optional<std::pair<std::time_t, std::string_view>> parsed(const std::string& text,
+                                                               const char* format) {
   std::tm fields = {};
   const char* rest = strptime(text.c_str(), format, &fields);
   if (rest == nullptr) return std::nullopt;
-  return std::pair(std::chrono::system_clock::from_time_t(timegm(&fields)), std::string_view(rest));
+  return std::pair(timegm(&fields), std::string_view(rest));
 }
 
 }  // namespace
@@ -32,7 +37,8 @@ std::string signing_time(WallTime time) {
 std::optional<WallTime> parse_http_date(const std::string& text) {
   const auto found = parsed(text, "%a, %d %b %Y %H:%M:%S");
   if (!found || found->second != " GMT") return std::nullopt;
-  return found->first;
+  if (found->first < kEarliest || found->first > kLatest) return std::nullopt;
+  return std::chrono::system_clock::from_time_t(found->first);
 }
 
 std::optional<WallTime> parse_iso_time(const std::string& text) {
@@ -45,7 +51,7 @@ std::optional<WallTime> parse_iso_time(const std::string& text) {
     rest.remove_prefix(end);
   }
   if (rest != "Z" && rest != "+00:00") return std::nullopt;
-  return found->first;
+  return std::chrono::system_clock::from_time_t(std::clamp(found->first, kEarliest, kLatest));
 }
 
 }  // namespace lockstep::s3

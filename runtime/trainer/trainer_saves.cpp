@@ -110,9 +110,9 @@ void Trainer::State::save() {
   save_metrics.skips.add(1);
   // The store is slower than checkpoint.every: said, but not at every step.
   if (std::has_single_bit(static_cast<std::uint64_t>(skipped_saves))) {
-    note("NOTE the save of step " + std::to_string(done) +
-         " was skipped, two are still being written (" + std::to_string(skipped_saves) +
-         " skipped so far)");
+    note("NOTE the save of step " + std::to_string(done) + " was skipped, " +
+         (checkpointer->saves_in_flight() == 1 ? "one is" : "two are") + " still being written (" +
+         std::to_string(skipped_saves) + " skipped so far)");
   }
 }
 

@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "collectives/abort_signal.h"
 #include "lockstep/collectives/agree.h"
+#include "runtime/trainer/notice_watch.h"
 #include "runtime/trainer/trainer_state.h"
 
 namespace lockstep {
@@ -117,6 +119,8 @@ void Trainer::State::save() {
 }
 
 void Trainer::State::save_last() {
+  std::optional<NoticeWatch> watch;
+  if (notice && signals) watch.emplace(group, *signals);
   {
     const TraceSpan span(trace.get(), "drain saves", "main");
     const StallTimer timer(checkpoint_stall_s, save_metrics.blocking);

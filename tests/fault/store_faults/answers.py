@@ -45,6 +45,25 @@ def unavailable(world):
     place.check_end()
 
 
+@row(18.5, "the store is full: 403 QuotaExceeded, 507, with and without saves in the background", "each save fails after one request and is counted, training goes on", quick=True)
+def full(world):
+    for in_background, every in (("false", 10), ("true", 100)):
+        place = Place(world, f"18-full-{in_background}", {"checkpoint.async": in_background, "checkpoint.every": every,
+                                                          "steps": 4 * every})  # fmt: skip
+        # Before any save has worked, of a shard, and after, of a manifest.
+        place.rules(f"status=403 code=QuotaExceeded op=PutObject key=*/s/*{every:012}*w000001*",
+                    f"status=507 body=none op=PutObject key=*/m/{3 * every:012}*")  # fmt: skip
+        text = place.train()
+        for step, code in ((every, "HTTP 403 QuotaExceeded"), (3 * every, "HTTP 507")):
+            said = re.search(rf"the save of step {step} failed .*", text)
+            assert said and code in said[0] and "training goes on" in said[0], text
+        assert "make room in the store" in text and "2 failed saves" in text, text
+        assert place.commits() == [2 * every, 4 * every], place.commits()
+        assert len(place.requests(op="PutObject", key=f"/s/../{every:012}.*w000001")) == 1
+        assert len(place.requests(op="PutObject", key=f"/m/{3 * every:012}")) == 1
+        place.check_end()
+
+
 @row(19, "500 to Complete, which was carried out", "seen by a HEAD: completed once")
 def complete_500(world):
     place = Place(world, 19, BIG)

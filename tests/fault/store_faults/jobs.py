@@ -132,6 +132,11 @@ def reshard(world):
     return unit("Cover.NamesAHole:Cover.NamesAnOverlap")
 
 
+@row(45.5, "shards as tensor-parallel ranks would write them: 2x2, 4x1, 1x4, 2x3, 3x1, 1x1, each to each; a hole", "every element comes to its place; a hole is an error. Synthetic: no layer is split in this version")
+def tensor_parallel(_):
+    return unit("SyntheticMesh.ShardsOfAnyMeshGiveEveryOtherItsElements:SyntheticMesh.AHoleIsFoundByTheRankThatNeedsIt")
+
+
 def weights_of(folder, name):
     """The f32 bytes of a tensor in an export."""
     data = (folder / "model.safetensors").read_bytes()

@@ -55,6 +55,8 @@ Outcome give_up(ProcessGroup& group, const std::exception& error) {
 
 }  // namespace
 
+void end_job(ProcessGroup& group, const std::exception& error) { end(give_up(group, error)); }
+
 void run_job(const GroupOptions& options, const std::function<Outcome(ProcessGroup& group)>& body) {
   std::optional<ProcessGroup> group;
   try {
@@ -67,7 +69,7 @@ void run_job(const GroupOptions& options, const std::function<Outcome(ProcessGro
     const Outcome mine = body(*group);
     end(group->leave(mine));
   } catch (const std::exception& error) {
-    end(give_up(*group, error));
+    end_job(*group, error);
   }
 }
 

@@ -98,8 +98,10 @@ std::shared_ptr<void> device_memory(Device device, std::size_t bytes) {
 std::shared_ptr<void> pinned_memory(Device device, std::size_t bytes) {
   const CurrentDevice current(device, "page-locked memory for " + to_string(device));
   void* data = nullptr;
-  check(cudaHostAlloc(&data, bytes + 1, cudaHostAllocPortable | cudaHostAllocMapped),
-        std::to_string(bytes) + " bytes of page-locked memory");
+  const cudaError_t status =
+      cudaHostAlloc(&data, bytes + 1, cudaHostAllocPortable | cudaHostAllocMapped);
+  if (status != cudaSuccess) cudaGetLastError();  // who goes on without must not meet it again
+  check(status, std::to_string(bytes) + " bytes of page-locked memory");
   return {data, [](void* memory) { cudaFreeHost(memory); }};
 }
 

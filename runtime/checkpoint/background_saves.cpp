@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "lockstep/collectives/agree.h"
 #include "lockstep/core/error.h"
 #include "runtime/checkpoint/checkpointer_state.h"
+#include "runtime/checkpoint/lack.h"
 #include "runtime/checkpoint/messages.h"
 #include "runtime/checkpoint/shard.h"
 #include "runtime/checkpoint/snapshot.h"
@@ -75,6 +77,7 @@ int BackgroundSaves::in_flight() const noexcept {
 
 bool BackgroundSaves::begin(const TrainState& scalars, const StateDict& state) {
   const Words words = exchange();
+  if (has_one_slot_ && in_flight() > 0) return false;
   std::size_t index = 0;
   const auto usable = [&](std::size_t i) {
     return slots_[i]->stage == Stage::free &&
@@ -87,7 +90,7 @@ bool BackgroundSaves::begin(const TrainState& scalars, const StateDict& state) {
   SaveSlot& slot = *slots_[index];
   AgreedSave save = checkpoint_.agree_on_save(scalars, state);
   ShardHead head = checkpoint_.own_head(save);
-  agree(checkpoint_.world, "checkpoint snapshot", [&] { slot.copy.take(pieces_of(head, state)); });
+  if (!copy(slot, head, state)) return false;
   slot.save = std::move(save);
   slot.head = std::move(head);
   slot.stage = Stage::writing;
@@ -105,13 +108,41 @@ bool BackgroundSaves::begin(const TrainState& scalars, const StateDict& state) {
   return true;
 }
 
+bool BackgroundSaves::copy(SaveSlot& slot, const ShardHead& head, const StateDict& state) {
+  Communicator& world = checkpoint_.world;
+  bool lacks_memory = false;
+  try {
+    agree(world, "checkpoint snapshot", [&] {
+      try {
+        slot.copy.take(pieces_of(head, state), checkpoint_.options.memory_left);
+      } catch (const StorageError&) {
+        lacks_memory = true;
+        throw;
+      }
+    });
+  } catch (const Error& error) {
+    slot.copy = {};
+    if (in_flight() == 0 || !any(world, lacks_memory)) throw;
+    has_one_slot_ = true;
+    remarks_.push_back(std::string("saves go on with one copy of the state, there is no memory "
+                                   "for a second: ") +
+                       error.what());
+    return false;
+  }
+  std::vector<std::string> remarks = checkpoint_.remarks_on(slot.copy);
+  std::move(remarks.begin(), remarks.end(), std::back_inserter(remarks_));
+  return true;
+}
+
 void BackgroundSaves::write_shard_of(SaveSlot& slot) {
   const int rank = checkpoint_.world.rank();
   const std::string key = shard_key(slot.save.id, slot.head.writer);
   std::optional<ManifestShard> shard;
   std::string failure;
   try {
-    if (checkpoint_.is_root()) checkpoint_.job->check_unclaimed();
+    if (checkpoint_.is_root()) {
+      write_with_resources("shard " + key, [&] { checkpoint_.job->check_unclaimed(); });
+    }
     shard = write_shard(checkpoint_.store, key, slot.head, slot.copy.data(), [&] {
       worker_.alive();
       const std::lock_guard lock(slot.mutex);
@@ -164,7 +195,7 @@ void BackgroundSaves::commit(SaveSlot& slot, const std::vector<std::string>& wri
       forget(checkpoint_.store, keys);
     } else {
       try {
-        committed = to_message(checkpoint_.job->commit(slot.save.id, manifest));
+        committed = checkpoint_.commit(slot.save.id, manifest);
       } catch (const std::exception& error) {
         failure = to_message(failure_of(error, 0));
       }
@@ -274,8 +305,10 @@ std::vector<SaveEnd> BackgroundSaves::advance(const Words& words) {
       if (text[0] == '-') {
         ends.push_back(give_up(slot, text.substr(1)));
       } else {
-        ends.push_back(
-            {.step = slot.save.id.step, .saved = save_result_from(text.substr(1)), .failure = {}});
+        SaveResult saved = save_result_from(text.substr(1));
+        std::move(remarks_.begin(), remarks_.end(), std::back_inserter(saved.warnings));
+        remarks_.clear();
+        ends.push_back({.step = slot.save.id.step, .saved = std::move(saved), .failure = {}});
         slot.stage = Stage::free;
       }
       continue;

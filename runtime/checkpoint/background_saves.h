@@ -13,6 +13,7 @@
 namespace lockstep {
 
 struct AgreedSave;  // runtime/checkpoint/checkpointer_state.h
+struct ShardHead;   // runtime/checkpoint/head.h
 struct SaveSlot;    // background_saves.cpp
 
 /// The two host slots of a rank and the thread that empties them; see Checkpointer.
@@ -50,11 +51,15 @@ class BackgroundSaves {
   /// have written is gone.
   void leave_nothing_if_fenced(std::vector<SaveEnd>& ends);
   SaveEnd give_up(SaveSlot& slot, const std::string& failure);
+  /// Collective: copies the state into a slot. False: some rank has no memory for a second copy.
+  bool copy(SaveSlot& slot, const ShardHead& head, const StateDict& state);
 
   Checkpointer::State& checkpoint_;
   std::array<std::unique_ptr<SaveSlot>, 2> slots_;
   std::uint64_t begun_ = 0;
-  SaveWorker worker_;  // last: it ends before the slots do
+  bool has_one_slot_ = false;         // there is no memory for both
+  std::vector<std::string> remarks_;  // for the next save that ends well; the same on every rank
+  SaveWorker worker_;                 // last: it ends before the slots do
 };
 
 }  // namespace lockstep

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "lockstep/collectives/agree.h"
@@ -11,6 +13,7 @@
 #include "runtime/checkpoint/checkpointer_state.h"
 #include "runtime/checkpoint/job.h"
 #include "runtime/checkpoint/keys.h"
+#include "runtime/checkpoint/lack.h"
 #include "runtime/checkpoint/messages.h"
 #include "runtime/checkpoint/restore.h"
 #include "runtime/checkpoint/save_plan.h"
@@ -200,6 +203,7 @@ SaveResult Checkpointer::save(const TrainState& scalars, const StateDict& state)
   const AgreedSave save = s.agree_on_save(scalars, state);
   const std::string key = shard_key(save.id, static_cast<std::uint64_t>(s.world.rank()));
   ManifestShard mine;
+  Snapshot copy;  // where the state is not on the host
   try {
     agree(s.world, "checkpoint save", [&] {
       const ShardHead head = s.own_head(save);
@@ -207,9 +211,8 @@ SaveResult Checkpointer::save(const TrainState& scalars, const StateDict& state)
       if (is_on_host(pieces)) {
         mine = write_shard(s.store, key, head, addresses_of(pieces));
       } else {
-        Snapshot snapshot;
-        snapshot.take(pieces);
-        mine = write_shard(s.store, key, head, snapshot.data());
+        copy.take(pieces, s.options.memory_left);
+        mine = write_shard(s.store, key, head, copy.data());
       }
     });
   } catch (const std::exception&) {
@@ -217,15 +220,55 @@ SaveResult Checkpointer::save(const TrainState& scalars, const StateDict& state)
     throw;
   }
   const std::vector<std::string> written = gather_text(s.world, to_message(mine));
-  return save_result_from(s.on_root("checkpoint commit", [&] {
-    return to_message(s.job->commit(save.id, s.manifest_of(save, written)));
-  }));
+  SaveResult saved = save_result_from(s.on_root(
+      "checkpoint commit", [&] { return s.commit(save.id, s.manifest_of(save, written)); }));
+  std::vector<std::string> remarks = s.remarks_on(copy);
+  std::move(remarks.begin(), remarks.end(), std::back_inserter(saved.warnings));
+  return saved;
+}
+
+std::string Checkpointer::State::commit(const SaveId& id, const Manifest& manifest) {
+  return write_with_resources("manifest " + manifest_key(id) + " and COMMIT",
+                              [&] { return to_message(job->commit(id, manifest)); });
+}
+
+void Checkpointer::State::start_background() {
+  if (background) return;
+  try {
+    agree(world, "checkpoint saves", [&] {
+      try {
+        background = std::make_unique<BackgroundSaves>(*this);
+      } catch (const std::system_error& error) {
+        throw StorageError(
+            std::string("checkpoint: no thread to write saves with: ") + error.what(),
+            "raise the limit of threads (ulimit -u, pids.max of the control "
+            "group), or set checkpoint.async = false");
+      }
+    });
+  } catch (const std::exception&) {
+    background.reset();
+    throw;
+  }
+}
+
+std::vector<std::string> Checkpointer::State::remarks_on(const Snapshot& copy) {
+  if (told_slow_copies) return {};
+  std::vector<std::string> remarks;
+  const std::vector<std::string> whys = gather_text(world, copy.not_page_locked());
+  for (std::size_t rank = 0; rank < whys.size(); ++rank) {
+    if (whys[rank].empty()) continue;
+    remarks.push_back(
+        "rank " + std::to_string(rank) +
+        " copies its state from the GPU into ordinary memory, which takes longer: " + whys[rank]);
+  }
+  told_slow_copies = !remarks.empty();
+  return remarks;
 }
 
 bool Checkpointer::begin_save(const TrainState& scalars, const StateDict& state) {
   State& s = *state_;
   if (s.epoch == 0) throw UsageError("Checkpointer::begin_save before open", "call open() first");
-  if (!s.background) s.background = std::make_unique<BackgroundSaves>(s);
+  s.start_background();
   return s.background->begin(scalars, state);
 }
 
@@ -239,7 +282,11 @@ std::vector<SaveEnd> Checkpointer::drain() {
 
 void Checkpointer::check_unclaimed() {
   State& s = *state_;
-  if (!s.background) s.background = std::make_unique<BackgroundSaves>(s);
+  try {
+    s.start_background();
+  } catch (const Error&) {
+    return;  // no thread to ask with
+  }
   agree(s.world, "checkpoint save", [&] {
     const std::string by = s.is_root() ? s.background->fenced_by() : std::string();
     if (!by.empty()) throw FencedError(by, "another launch runs this job now; stop this one");

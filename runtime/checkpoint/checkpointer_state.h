@@ -16,6 +16,7 @@
 #include "runtime/checkpoint/job.h"
 #include "runtime/checkpoint/keys.h"
 #include "runtime/checkpoint/save_plan.h"
+#include "runtime/checkpoint/snapshot.h"
 
 namespace lockstep {
 
@@ -47,6 +48,7 @@ struct Checkpointer::State {
   std::uint64_t tries = 0;
   std::shared_ptr<const PlacedShards> placed = {};  // of the last save
   std::unique_ptr<BackgroundSaves> background = {};
+  bool told_slow_copies = false;
 
   bool is_root() const noexcept { return world.rank() == 0; }
 
@@ -62,6 +64,13 @@ struct Checkpointer::State {
   /// Collective: refuses ranks that save different things, and plans.
   AgreedSave agree_on_save(const TrainState& scalars, const StateDict& state);
   std::shared_ptr<const PlacedShards> place_shards(const SaveTable& table);
+
+  /// On rank 0: Job::commit(), its result as a message.
+  std::string commit(const SaveId& id, const Manifest& manifest);
+  /// Collective: makes `background` on every rank, or throws StorageError and leaves it on none.
+  void start_background();
+  /// Collective: what is worth a line about a copy from a GPU, once.
+  std::vector<std::string> remarks_on(const Snapshot& copy);
 
   /// The head of this rank's shard, without checksums.
   ShardHead own_head(const AgreedSave& save) const;

@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
 #include "runtime/checkpoint/damage.h"
+#include "runtime/checkpoint/lack.h"
 
 namespace lockstep {
 namespace {
@@ -31,9 +30,9 @@ void check_head(const ShardHead& head, const Manifest& manifest, const ManifestS
   if (!same) throw damaged(shard.key, "the shard belongs to another save");
 }
 
-ManifestShard write_with_memory(ObjectStore& store, const std::string& key, ShardHead& head,
-                                const std::vector<const std::byte*>& data,
-                                const std::function<void()>& on_block) {
+ManifestShard write_pieces(ObjectStore& store, const std::string& key, ShardHead& head,
+                           const std::vector<const std::byte*>& data,
+                           const std::function<void()>& on_block) {
   std::vector<std::byte> bytes;  // of the head; outlives the writer
   const auto writer = store.create(key, head.total_bytes, head.epoch);
   for (std::size_t i = 0; i < head.fragments.size(); ++i) {
@@ -72,19 +71,8 @@ ManifestShard write_with_memory(ObjectStore& store, const std::string& key, Shar
 ManifestShard write_shard(ObjectStore& store, const std::string& key, ShardHead head,
                           const std::vector<const std::byte*>& data,
                           const std::function<void()>& on_block) {
-  // The next save may find more of both: training need not end.
-  const auto lacks = [&](const char* what) {
-    return StorageError("shard " + key + ": no " + what + " to write it with",
-                        "see what else this machine runs, and its limits (ulimit -a)");
-  };
-  try {
-    return write_with_memory(store, key, head, data, on_block);
-  } catch (const std::bad_alloc&) {
-    throw lacks("memory");
-  } catch (const std::system_error& error) {
-    if (error.code() != std::errc::resource_unavailable_try_again) throw;
-    throw lacks("threads");
-  }
+  return write_with_resources("shard " + key,
+                              [&] { return write_pieces(store, key, head, data, on_block); });
 }
 
 void check_whole(std::optional<std::size_t> got, std::size_t asked, const SeenObject& object) {

@@ -36,30 +36,46 @@ std::vector<const std::byte*> addresses_of(const std::vector<Tensor>& pieces) {
   return addresses;
 }
 
-void Snapshot::reserve(std::uint64_t bytes, Device device) {
-  if (bytes <= capacity_ && device == device_) return;
-  memory_.reset();
-  capacity_ = 0;
-  try {
-    if (device.kind == DeviceKind::cpu) {
-      memory_ = std::make_shared_for_overwrite<std::byte[]>(bytes);
-    } else {
+void Snapshot::allocate(std::uint64_t bytes, Device device) {
+  if (device.kind != DeviceKind::cpu) {
+    try {
       const std::shared_ptr<void> pinned = host_memory(device, bytes);
       memory_ = {pinned, static_cast<std::byte*>(pinned.get())};
+      return;
+    } catch (const DeviceError& error) {
+      not_page_locked_ = error.what();
     }
-  } catch (const std::exception&) {
-    throw StorageError("checkpoint: no memory for a copy of " + std::to_string(bytes) + " bytes",
-                       "set checkpoint.async = false, which copies nothing on the CPU");
+  }
+  memory_ = std::make_shared_for_overwrite<std::byte[]>(bytes);
+}
+
+void Snapshot::reserve(std::uint64_t bytes, Device device, const MemoryLeft& memory_left) {
+  if (bytes <= capacity_ && device == device_) return;
+  *this = {};
+  const auto lacks = [&](const std::string& left) {
+    return StorageError(
+        "checkpoint: no memory for a copy of " + std::to_string(bytes) + " bytes" + left,
+        "give the job more memory, or set checkpoint.async = false, which copies nothing on the "
+        "CPU");
+  };
+  // An allocation that the machine has no pages for succeeds; the kernel kills who then writes it.
+  const auto left = memory_left ? memory_left() : std::nullopt;
+  if (left && bytes > *left)
+    throw lacks(", this rank's share of its host is " + std::to_string(*left));
+  try {
+    allocate(bytes, device);
+  } catch (const std::bad_alloc&) {
+    throw lacks("");
   }
   capacity_ = bytes;
   device_ = device;
 }
 
-void Snapshot::take(const std::vector<Tensor>& pieces) {
+void Snapshot::take(const std::vector<Tensor>& pieces, const MemoryLeft& memory_left) {
   std::uint64_t size = 0;
   for (const Tensor& piece : pieces) size += piece.bytes();
   const Device device = pieces.empty() ? Device{} : pieces.front().device();
-  reserve(size, device);
+  reserve(size, device, memory_left);
   std::optional<Stream> stream;  // the copies of a device overlap their calls
   if (device.kind != DeviceKind::cpu) stream.emplace(device, "snapshot");
   data_.clear();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 #include <utility>
 
 #include "lockstep/core/error.h"
@@ -18,6 +19,9 @@ constexpr std::array<std::pair<int, const char*>, 5> kNotices = {{{SIGTERM, "SIG
                                                                   {SIGHUP, "SIGHUP"},
                                                                   {SIGUSR1, "SIGUSR1"},
                                                                   {SIGUSR2, "SIGUSR2"}}};
+
+// A scheduler and a launcher that both pass a notice on do so within this time.
+constexpr std::chrono::seconds kSameNotice(1);
 
 sigset_t notice_set() {
   sigset_t set;
@@ -46,13 +50,25 @@ SignalWatch::~SignalWatch() {
 }
 
 const std::optional<std::string>& SignalWatch::poll() {
+  const auto now = std::chrono::steady_clock::now();
   signalfd_siginfo info;
   while (read(descriptor_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     for (const auto& [number, name] : kNotices) {
-      if (!first_ && info.ssi_signo == static_cast<std::uint32_t>(number)) first_ = name;
+      if (info.ssi_signo != static_cast<std::uint32_t>(number)) continue;
+      if (!first_) {
+        first_ = name;
+        first_told_ = now;
+      } else if (*first_ == name && now - first_told_ >= kSameNotice) {
+        insists_ = true;
+      }
     }
   }
   return first_;
+}
+
+bool SignalWatch::insists() {
+  poll();
+  return insists_;
 }
 
 }  // namespace lockstep

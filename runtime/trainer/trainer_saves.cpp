@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "collectives/abort_signal.h"
 #include "lockstep/collectives/agree.h"
+#include "runtime/trainer/notice_watch.h"
 #include "runtime/trainer/trainer_state.h"
 
 namespace lockstep {
@@ -127,13 +129,15 @@ void Trainer::State::save() {
   save_metrics.skips.add(1);
   // The store is slower than checkpoint.every: said, but not at every step.
   if (std::has_single_bit(static_cast<std::uint64_t>(skipped_saves))) {
-    note("NOTE the save of step " + std::to_string(done) +
-         " was skipped, two are still being written (" + std::to_string(skipped_saves) +
-         " skipped so far)");
+    note("NOTE the save of step " + std::to_string(done) + " was skipped, " +
+         (checkpointer->saves_in_flight() == 1 ? "one is" : "two are") + " still being written (" +
+         std::to_string(skipped_saves) + " skipped so far)");
   }
 }
 
 void Trainer::State::save_last() {
+  std::optional<NoticeWatch> watch;
+  if (notice && signals) watch.emplace(group, *signals);
   {
     const TraceSpan span(trace.get(), "drain saves", "main");
     const StallTimer timer(checkpoint_stall_s, save_metrics.blocking);

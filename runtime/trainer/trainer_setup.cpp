@@ -2,8 +2,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <utility>
 
+#include "core/available_memory.h"
 #include "lockstep/collectives/agree.h"
 #include "lockstep/collectives/handshake.h"
 #include "lockstep/core/ledger.h"
@@ -50,6 +53,18 @@ std::string megabytes(std::int64_t elements) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(elements) * 4e-6);
   return text;
+}
+
+// All ranks of a host copy their state at the same time.
+std::function<std::optional<std::uint64_t>()> share_of_memory(const ProcessGroup& job) {
+  const auto& hosts = job.hosts();
+  const auto own = static_cast<std::size_t>(job.rank());
+  const auto sharers = std::count(hosts.begin(), hosts.end(), hosts[own]);
+  return [sharers]() -> std::optional<std::uint64_t> {
+    const auto all = available_memory();
+    if (!all) return std::nullopt;
+    return *all / static_cast<std::uint64_t>(sharers);
+  };
 }
 
 // With the device of this rank. Collective: throws on all ranks if one's is not there.
@@ -159,7 +174,8 @@ void Trainer::State::open_checkpoints() {
                                  .zero = static_cast<std::uint64_t>(options.zero)},
                         .keep = static_cast<std::uint64_t>(options.checkpoint_keep),
                         .keep_best = static_cast<std::uint64_t>(options.checkpoint_keep_best),
-                        .silence_timeout = options.group.collective_timeout});
+                        .silence_timeout = options.group.collective_timeout,
+                        .memory_left = share_of_memory(group)});
   const OpenResult opened =
       checkpointer->open({.model = tensors_of(parameters), .code = code, .resume = options.resume});
   attempt = static_cast<std::int64_t>(opened.attempt);

@@ -18,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from chaos import Chaos  # noqa: E402
 from s3_server import s3_server  # noqa: E402
-from store_faults import answers, at_rest, crashes, credentials, jobs  # noqa: E402, F401
+from store_faults import answers, at_rest, crashes, credentials, jobs, notices, resources  # noqa: E402, F401
 from store_faults.table import ROWS, Missing, World  # noqa: E402
 
 

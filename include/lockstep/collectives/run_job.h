@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <exception>
 #include <functional>
 
 #include "lockstep/collectives/process_group.h"
@@ -16,5 +17,9 @@ namespace lockstep {
 /// outside of `body` are not destroyed.
 [[noreturn]] void run_job(const GroupOptions& options,
                           const std::function<Outcome(ProcessGroup& group)>& body);
+
+/// Ends the job with `error` as run_job() does when `body` throws it, from any thread: for one that
+/// watches over a thread that hangs. At most one thread of a process calls it.
+[[noreturn]] void end_job(ProcessGroup& group, const std::exception& error);
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -88,6 +89,9 @@ struct CheckpointOptions {
   std::uint64_t keep_best = 0;  // those of the lowest eval_loss that it leaves besides
   /// A background save in which a rank gets no answer from the store for so long has failed.
   std::chrono::nanoseconds silence_timeout = std::chrono::minutes(5);
+  /// Bytes that this rank may still take for a copy without being killed for it; nothing: nobody
+  /// knows. None: what the allocator gives. Asked once a slot.
+  std::function<std::optional<std::uint64_t>()> memory_left = {};
 };
 
 struct OpenOptions {
@@ -123,7 +127,8 @@ struct LoadResult {
 
 struct SaveResult {
   CommitInfo commit;
-  std::vector<std::string> warnings;  // of retention, which never fails a save
+  /// What did not fail the save: of retention, of copies that lack memory.
+  std::vector<std::string> warnings;
 };
 
 /// Why a save did not become a commit.
@@ -186,8 +191,9 @@ class Checkpointer {
   SaveResult save(const TrainState& scalars, const StateDict& state);
 
   /// Like save(), but returns as soon as the state is copied and may change. False: both slots are
-  /// busy on some rank, nothing was begun. Throws as save() does for what is wrong before the first
-  /// byte is written; StorageError if there is no memory for the copy.
+  /// busy on some rank, nothing was begun. Where there is memory for one copy alone, that is the
+  /// only slot from then on. Throws as save() does for what is wrong before the first byte is
+  /// written; StorageError if there is no memory for a copy, or no thread to write it.
   bool begin_save(const TrainState& scalars, const StateDict& state);
 
   /// The background saves that have ended since the last call. Collective: every rank at the same

@@ -37,7 +37,8 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   /// Trains until `steps`, `pause_at` or a notice; then saves. Throws on every rank or on none,
-  /// except when a rank is lost.
+  /// except when a rank is lost. A notice that insists while that save is made ends the process, as
+  /// end_job() does (76).
   TrainEnd run();
 
  private:

@@ -54,17 +54,17 @@ class MultipartWriter final : public ObjectWriter {
         plan_(plan),
         nonce_(random_hex(16)),
         upload_(bucket_.begin_upload(key_, nonce_)) {
-    uploader_.emplace(bucket_, upload_, kStreams);
+    try {
+      uploader_.emplace(bucket_, upload_, kStreams);
+    } catch (...) {
+      abort();
+      throw;
+    }
   }
 
   ~MultipartWriter() override {
     uploader_.reset();
-    if (committed_) return;
-    try {
-      bucket_.abort(upload_);
-    } catch (const std::exception&) {
-      return;  // the sweep of the next launch aborts it
-    }
+    if (!committed_) abort();
   }
 
   void write(std::uint64_t offset, std::span<const std::byte> bytes) override {
@@ -93,6 +93,14 @@ class MultipartWriter final : public ObjectWriter {
   }
 
  private:
+  void abort() noexcept {
+    try {
+      bucket_.abort(upload_);
+    } catch (const std::exception&) {
+      return;  // the sweep of the next launch aborts it
+    }
+  }
+
   std::uint64_t bytes_of(std::uint64_t index) const {
     return index + 1 == plan_.parts ? plan_.last_bytes : plan_.part_bytes;
   }

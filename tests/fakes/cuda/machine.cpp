@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -47,6 +48,9 @@ Machine read_machine() {
   const int devices = count.empty() ? 2 : number_in<int>(count, "LOCKSTEP_FAKE_GPUS");
   machine.memory = memory.empty() ? std::size_t{4} << 30U
                                   : number_in<std::size_t>(memory, "LOCKSTEP_FAKE_GPU_MEMORY");
+  const std::string pinned = environment("LOCKSTEP_FAKE_PINNED");
+  machine.pinned = pinned.empty() ? std::numeric_limits<std::size_t>::max()
+                                  : number_in<std::size_t>(pinned, "LOCKSTEP_FAKE_PINNED");
   machine.driver = environment("LOCKSTEP_FAKE_NO_DRIVER") != "1";
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"); visible != nullptr) {
     // As the driver does: the list ends at the first number that names no device.

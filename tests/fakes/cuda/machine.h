@@ -12,11 +12,13 @@ namespace lockstep::fake {
 /// The pretended machine, read from the environment at the first call:
 ///   LOCKSTEP_FAKE_GPUS        number of devices (2)
 ///   LOCKSTEP_FAKE_GPU_MEMORY  bytes of each (4 GiB)
+///   LOCKSTEP_FAKE_PINNED      bytes of page-locked memory that a process may have (any number)
 ///   LOCKSTEP_FAKE_NO_DRIVER   1: as a machine without a driver
 ///   CUDA_VISIBLE_DEVICES      numbers of devices, as with real ones
 struct Machine {
   std::vector<int> devices;  // the number on the machine of each visible device
   std::size_t memory = 0;
+  std::size_t pinned = 0;
   bool driver = true;
 };
 const Machine& machine();

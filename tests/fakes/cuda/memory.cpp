@@ -55,6 +55,7 @@ class Memory {
   void add(void* data, const Block& block) {
     const std::lock_guard lock(mutex_);
     if (block.kind == Kind::device) used_[block.device] += block.bytes;
+    if (block.kind == Kind::pinned) pinned_ += block.bytes;
     blocks_[reinterpret_cast<std::uintptr_t>(data)] = block;
   }
 
@@ -65,6 +66,7 @@ class Memory {
     if (found == blocks_.end() || (found->second.kind == Kind::registered) != registered) return {};
     const Block block = found->second;
     if (block.kind == Kind::device) used_[block.device] -= block.bytes;
+    if (block.kind == Kind::pinned) pinned_ -= block.bytes;
     blocks_.erase(found);
     return block;
   }
@@ -83,6 +85,11 @@ class Memory {
   std::size_t used(int device) {
     const std::lock_guard lock(mutex_);
     return used_[device];
+  }
+
+  std::size_t pinned() {
+    const std::lock_guard lock(mutex_);
+    return pinned_;
   }
 
   void quarantine(void* data, const Block& block) {
@@ -124,6 +131,7 @@ class Memory {
   std::mutex mutex_;
   std::map<std::uintptr_t, Block> blocks_;
   std::map<int, std::size_t> used_;
+  std::size_t pinned_ = 0;
   std::deque<Freed> freed_;
   std::size_t freed_bytes_ = 0;
 };
@@ -209,6 +217,8 @@ cudaError_t allocate_pinned(void** data, std::size_t bytes) {
   if (data == nullptr) return cudaErrorInvalidValue;
   *data = nullptr;
   if (bytes == 0) return cudaSuccess;
+  const std::size_t limit = fake::machine().pinned;
+  if (bytes > limit || memory().pinned() > limit - bytes) return cudaErrorMemoryAllocation;
   void* const block = allocate(bytes, Kind::pinned);
   if (block == nullptr) return cudaErrorMemoryAllocation;
   memory().add(block, {.bytes = bytes, .kind = Kind::pinned, .device = fake::current_device()});

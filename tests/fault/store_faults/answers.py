@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows 17 to 36 and 55: what a store, or the way to it, answers."""
 import contextlib
+import os
 import re
+import signal
 import socket
 import time
 
 from store_faults.credentials import credential_process
-from store_faults.table import BIG, BUILD, Place, row, unit
+from store_faults.table import BIG, BUILD, ENDLESS, Place, row, unit, wait_for_commit, wait_for_text
 
 SAVE = "key=*/s/*000000000020*"
 PART = "op=UploadPart key=*000000000010*w000000*"
@@ -43,6 +45,36 @@ def unavailable(world):
     assert place.commits() == [10, 30, 40], place.commits()
     assert len(place.requests(op="PutObject", key="/s/../000000000020")) == 6, "3 attempts of 2 writers"
     place.check_end()
+
+
+@row(18.5, "the store is full: 403 QuotaExceeded, 507, with and without saves in the background", "each save fails after one request and is counted, training goes on", quick=True)
+def full(world):
+    place = Place(world, "18-full")
+    # Before any save has worked, of a shard, and after, of a manifest.
+    place.rules("status=403 code=QuotaExceeded op=PutObject key=*/s/*000000000010*w000001*",
+                "status=507 body=none op=PutObject key=*/m/000000000030*")  # fmt: skip
+    text = place.train()
+    for step, code in ((10, "HTTP 403 QuotaExceeded"), (30, "HTTP 507")):
+        said = re.search(rf"the save of step {step} failed .*", text)
+        assert said and code in said[0] and "training goes on" in said[0], text
+    assert "make room in the store" in text and "2 failed saves" in text, text
+    assert place.commits() == [20, 40], place.commits()
+    assert len(place.requests(op="PutObject", key="/s/../000000000010.*w000001")) == 1
+    assert len(place.requests(op="PutObject", key="/m/000000000030")) == 1
+    place.check_end()
+
+    place = Place(world, "18-full-behind", {**ENDLESS, "checkpoint.async": "true", "checkpoint.every": 50})
+    place.rules("status=403 code=QuotaExceeded op=PutObject key=*/s/*w000001* times=1",
+                "status=507 body=none op=PutObject key=*/m/* times=1")  # fmt: skip
+    with place.job() as job:
+        for code in ("HTTP 403 QuotaExceeded", "HTTP 507"):
+            wait_for_text(job, rf"NOTE the save of step \d+ failed .*training goes on.*{code}")
+        wait_for_commit(place, job)
+        os.kill(job.wait_for_pids()[1], signal.SIGUSR2)
+        assert job.wait(60) == 75, place.text()[-3000:]
+    assert "2 failed saves" in place.text(), place.text()[-3000:]
+    assert sum(1 for each in place.requests() if each["fault"]) == 2, place.requests()
+    assert not place.orphans(), place.orphans()
 
 
 @row(19, "500 to Complete, which was carried out", "seen by a HEAD: completed once")

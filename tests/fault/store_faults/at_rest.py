@@ -134,7 +134,7 @@ def other_parameters(world):
 
 @row(46.5, "a partial load on request", "")
 def partial(_):
-    raise Missing("no option for it: export and a new run instead")
+    raise Missing("no option for it in the contract: `ckpt export`, then a new run")
 
 
 @row(47, "records of a newer minor version, of an unknown kind, of a newer major version", "read, skipped, refused (78)", quick=True)
@@ -228,4 +228,4 @@ def stock_tools(world):
 
 @row(54.5, "a VDS index over shards of which one is missing", "")
 def no_index(_):
-    raise Missing("no VDS index is written")
+    raise Missing("the format makes the index optional, and none is written: there is nothing that shows zeros")

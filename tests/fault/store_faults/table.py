@@ -19,6 +19,8 @@ OPTIONS = {**TINY, "steps": 40, "checkpoint.every": 10, "checkpoint.keep": 100, 
 # Shards of two ranks are 13 MB each, three small parts.
 BIG = {**OPTIONS, "model.layers": 1, "model.hidden": 128, "model.vocab": 16000, "model.context": 8, "batch.global": 2,
        "steps": 20}  # fmt: skip
+# Runs until it is asked to stop, whatever becomes of its saves.
+ENDLESS = {"steps": 1_000_000, "schedule.total": 1000, "checkpoint.max_failures": 1000, "checkpoint.keep": 2}
 ROWS = []
 
 
@@ -190,6 +192,21 @@ class Place:
         return text
 
 
+def wait_for_text(job, pattern, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not re.search(pattern, job.text()):
+        assert time.monotonic() < deadline and job.process.poll() is None, job.text()[-3000:]
+        time.sleep(0.02)
+
+
+def wait_for_commit(place, job, step=0, seconds=60):
+    """Until a commit of this step or a later one is there."""
+    deadline = time.monotonic() + seconds
+    while max(place.commits(), default=-1) < step:
+        assert time.monotonic() < deadline and job.process.poll() is None, place.text()[-3000:]
+        time.sleep(0.05)
+
+
 def unit(pattern):
     """Runs unit tests of the build tree by their names; the number that has passed, all of them."""
     found = 0
@@ -208,10 +225,10 @@ def unit(pattern):
     return f"unit: {pattern.replace(':', ', ')}"
 
 
-def script(name, *words, seconds=300):
+def script(name, *words, seconds=300, environment=None):
     """Runs another test of this tree."""
     run = subprocess.run([sys.executable, SOURCE / "tests" / name, *words], capture_output=True, text=True, check=False,
-                         timeout=seconds)  # fmt: skip
+                         timeout=seconds, env={**os.environ, **(environment or {})})  # fmt: skip
     if run.returncode == 77:
         raise Missing(f"{name} is skipped here")
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]

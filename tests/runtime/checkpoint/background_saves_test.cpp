@@ -200,7 +200,8 @@ void fail_background_save_on(int failing_rank, Fault fault) {
       if (ends[0].failure) {
         EXPECT_EQ(ends[0].failure->rank, failing_rank);
         EXPECT_EQ(ends[0].failure->outcome, Outcome::failed_elsewhere);
-        EXPECT_THAT(ends[0].failure->what, HasSubstr("injected fault"));
+        EXPECT_THAT(ends[0].failure->what,
+                    HasSubstr(fault == Fault::no_memory ? "no memory" : "injected fault"));
         if (world.rank() == 0) ++failures;
         const auto newest = list_commits(*store).commits.back();
         EXPECT_THAT(newest.commit.step, AnyOf(10U, 20U));  // 20: its answer was lost
@@ -228,6 +229,74 @@ TEST(BackgroundSave, FailsOnAllRanksWhenAnAnswerIsLost) {
 }
 TEST(BackgroundSave, FailsOnAllRanksWhenAWriteIsCutShort) {
   fail_background_save_on(1, Fault::half_write);
+}
+
+TEST(BackgroundSave, FailsOnAllRanksWhenAWriterHasNoMemory) {
+  fail_background_save_on(0, Fault::no_memory);
+  fail_background_save_on(1, Fault::no_memory);
+}
+
+/// Two ranks of which rank 1 has `left` bytes for copies at each of the first times that it asks.
+struct ScarceLaunch {
+  ScarceLaunch(ObjectStore& store, Communicator& world, std::vector<std::uint64_t> left)
+      : state(small_model()),
+        checkpointer(store, world,
+                     {.mesh = {.dp = static_cast<std::uint64_t>(world.size())},
+                      .memory_left = [left = std::move(left), is_scarce = world.rank() == 1,
+                                      asked = std::size_t{0}]() mutable {
+                        const bool is_told = is_scarce && asked < left.size();
+                        return is_told ? std::optional(left[asked++]) : std::nullopt;
+                      }}) {
+    checkpointer.open({.model = state.model()});
+  }
+  bool begin(std::uint64_t step) {
+    state.fill(step);
+    return checkpointer.begin_save(scalars_of(step), state.dict());
+  }
+
+  TestState state;
+  Checkpointer checkpointer;
+};
+
+TEST(BackgroundSave, FailsOnAllRanksWhereOneHasNoMemoryForACopyAndTheNextIsMade) {
+  const auto store = fresh_memory_store();
+  run_ranks(2, [&](Communicator& world) {
+    ScarceLaunch launch(*store, world, {1000});
+    try {
+      launch.begin(10);
+      ADD_FAILURE() << "begun";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.outcome(), Outcome::failed_elsewhere);
+      EXPECT_THAT(error.what(), HasSubstr("no memory for a copy of"));
+      EXPECT_THAT(error.what(), HasSubstr("is 1000"));
+      EXPECT_THAT(error.hint(), HasSubstr("checkpoint.async = false"));
+    }
+    EXPECT_EQ(launch.checkpointer.saves_in_flight(), 0);
+    EXPECT_TRUE(launch.begin(20));
+    EXPECT_THAT(saved_steps(launch.checkpointer.drain()), ElementsAre(20));
+  });
+}
+
+TEST(BackgroundSave, GoesOnWithOneSlotWhereThereIsNoMemoryForTwo) {
+  const auto store = fresh_memory_store();
+  run_ranks(2, [&](Communicator& world) {
+    GatedStore gated(*store);
+    ScarceLaunch launch(gated, world, {UINT64_MAX, 1000});
+    gated.close();
+    EXPECT_TRUE(launch.begin(10));
+    EXPECT_FALSE(launch.begin(20)) << "the second copy has no memory";
+    EXPECT_FALSE(launch.begin(30)) << "there would be memory now, but one slot it is";
+    EXPECT_EQ(launch.checkpointer.saves_in_flight(), 1);
+    gated.open_gate();
+    const auto first = launch.checkpointer.drain();
+    EXPECT_THAT(saved_steps(first), ElementsAre(10));
+    EXPECT_THAT(first[0].saved->warnings, ElementsAre(HasSubstr("saves go on with one copy")));
+    EXPECT_TRUE(launch.begin(40));
+    const auto second = launch.checkpointer.drain();
+    EXPECT_THAT(saved_steps(second), ElementsAre(40));
+    EXPECT_THAT(second[0].saved->warnings, IsEmpty()) << "said once";
+  });
+  EXPECT_THAT(load_newest(*store, 1).bytes, Each(bytes_of_step(small_model(), 40)));
 }
 
 TEST(BackgroundSave, TakesAwayWhatAFailedSaveHasWritten) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <thread>
 
 namespace lockstep {
@@ -16,6 +17,21 @@ TEST(SignalWatch, TellsTheFirstSignalAndKeepsIt) {
   EXPECT_EQ(watch.poll(), "SIGUSR2");
   raise(SIGTERM);
   EXPECT_EQ(watch.poll(), "SIGUSR2");
+}
+
+TEST(SignalWatch, InsistsWhenTheFirstSignalComesAgainLater) {
+  SignalWatch watch;
+  EXPECT_FALSE(watch.insists());
+  raise(SIGTERM);
+  EXPECT_FALSE(watch.insists());
+  raise(SIGTERM);
+  EXPECT_FALSE(watch.insists()) << "told twice at once";
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  raise(SIGUSR2);
+  EXPECT_FALSE(watch.insists()) << "another notice";
+  raise(SIGTERM);
+  EXPECT_TRUE(watch.insists());
+  EXPECT_EQ(watch.poll(), "SIGTERM");
 }
 
 TEST(SignalWatch, SeesASignalToTheProcessWhileOtherThreadsRun) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -22,6 +23,7 @@ enum class Fault : std::uint8_t {
   error,        // the call does nothing and throws StorageError
   lost_answer,  // the call does its work and throws StorageError
   half_write,   // a piece of an object is half written, then StorageError
+  no_memory,    // the call does nothing and throws std::bad_alloc
   exit_before,  // the process is gone before the call
   exit_after,   // the process is gone after the call
 };
@@ -126,6 +128,7 @@ class FaultyStore final : public ObjectStore {
     if (fault_ == Fault::lost_answer || fault_ == Fault::exit_after) call();
     if (fault_ == Fault::exit_after) _exit(kExitStatus);
     instead();
+    if (fault_ == Fault::no_memory) throw std::bad_alloc();
     throw StorageError("injected fault in call " + std::to_string(failing_call_), "none");
   }
 

@@ -50,15 +50,12 @@ static void meet(int rank, unsigned long round) {
   }
 }
 
+typedef float Line __attribute__((vector_size(64), may_alias));
+
 static void add_line(float *const *array, long at) {
-  float sum[16];
-  for (int i = 0; i < 16; ++i) sum[i] = array[0][at + i];
-  for (int rank = 1; rank < ranks; ++rank) {
-    for (int i = 0; i < 16; ++i) sum[i] += array[rank][at + i];
-  }
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (int i = 0; i < 16; ++i) array[rank][at + i] = sum[i];
-  }
+  Line sum = *(const Line *)(array[0] + at);
+  for (int rank = 1; rank < ranks; ++rank) sum += *(const Line *)(array[rank] + at);
+  for (int rank = 0; rank < ranks; ++rank) *(Line *)(array[rank] + at) = sum;
 }
 
 /* Downward or upward: a core fetches lines beyond those it comes to, which another one works on. */

@@ -51,15 +51,18 @@ std::vector<ModelTensor> tensors_of(const Parameters& parameters) {
 }
 
 Checkpointer::Checkpointer(ObjectStore& store, Communicator& world, CheckpointOptions options)
-    : state_(std::make_unique<State>(State{.store = store, .world = world, .options = options})) {
-  const CheckpointMesh& mesh = options.mesh;
+    : state_(std::make_unique<State>(
+          State{.store = store, .world = world, .options = std::move(options)})) {
+  const CheckpointMesh& mesh = state_->options.mesh;
   if (mesh.dp * mesh.tp != static_cast<std::uint64_t>(world.size()) || mesh.tp != 1) {
     throw UsageError("checkpoint: mesh " + std::to_string(mesh.dp) + " x " +
                          std::to_string(mesh.tp) + " over " + std::to_string(world.size()) +
                          " ranks",
                      "this build saves data-parallel replicas: dp = ranks, tp = 1");
   }
-  if (options.keep == 0) throw UsageError("checkpoint: keep is 0", "keep at least one commit");
+  if (state_->options.keep == 0) {
+    throw UsageError("checkpoint: keep is 0", "keep at least one commit");
+  }
 }
 
 Checkpointer::~Checkpointer() = default;

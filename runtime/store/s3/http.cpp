@@ -170,9 +170,8 @@ std::string HttpAnswer::header(std::string_view name) const {
 }
 
 /// What outlives a request: connections, and what is known of names and TLS sessions. The request
-/// itself has a libcurl handle of its own: one that is used again keeps, before 8.4, a pointer into
-/// the headers of the answer before, and follows it where the next answer begins with a
-/// continuation line.
+/// itself has a libcurl handle of its own: after some damaged answers, one that is used again
+/// follows a stale pointer (seen by valgrind in libcurl 7.88).
 struct Http::Handle {
   CURLSH* share = curl_share_init();
   Handle() {

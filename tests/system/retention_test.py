@@ -48,16 +48,16 @@ def main():
         assert all(found[step] == losses[step] for step in found), (found, losses)
         print(f"steps {sorted(found)} are kept: the newest, and the best three of {losses}")
 
-        before = files_of(run)
-        said = lockstep("ckpt", "gc", run)
-        assert "would remove" in said and "give --dry_run false" in said, said
-        assert files_of(run) == before, "a dry run removed something"
-        logs = sorted((run / "checkpoints/log").iterdir())
         # A shard that an attempt left without a COMMIT: of an old attempt it goes, of the newest it stays.
         old, new = (run / f"checkpoints/s/ab/000000000099.{epoch:06}.000/w000000.h5" for epoch in (1, 2))
         for path in (old, new):
             path.parent.mkdir(parents=True)
             path.write_bytes(b"torn" * 100)
+        before = files_of(run)
+        said = lockstep("ckpt", "gc", run)
+        assert "would remove" in said and "give --dry_run false" in said, said
+        assert files_of(run) == before, "a dry run removed something"
+        logs = sorted((run / "checkpoints/log").iterdir())
         said = lockstep("ckpt", "gc", f"file:{run}/checkpoints", "--dry-run", "false")
         assert "400 bytes  attempt 1 ended before its COMMIT" in said, said
         assert "1 objects, 400 bytes of attempt 2 have no COMMIT and stay" in said, said

@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "support"))
 from train import (BIN, SOURCE, TINY, Job, alive, clean_environment, command, lines_of, newest_commit,  # noqa: E402
                    result_of, train)  # fmt: skip
 
-OPTIONS = {**TINY, "steps": 800, "checkpoint.every": 5000}
+OPTIONS = {**TINY, "steps": 3000, "checkpoint.every": 5000}
 
 
 def notice(folder, peace, number):
@@ -52,7 +52,7 @@ def pause(folder, peace):
     assert train(1, options, folder / "pause.log") == 0
     assert result_of(folder / "pause")["weights_sha256"] == peace
     assert train(2, options, folder / "again.log") == 0
-    assert newest_commit(folder / "pause") == (2, 800), "a finished run was saved again"
+    assert newest_commit(folder / "pause") == (2, OPTIONS["steps"]), "a finished run was saved again"
     print("pause_at = 7, resumed to the same bits; a finished run stays as it is")
 
 

@@ -71,14 +71,14 @@ void CommitReader::read(const TensorLine& tensor, StateKind kind, FlatRun run,
   kernels::convert_elements(wide.data(), DType::f32, target.data(), target.dtype(), wide.size());
 }
 
-void check_table(const Manifest& manifest, const StateDict& state, TableMatch match) {
+std::vector<TableDifference> table_differences(const Manifest& manifest, const StateDict& state) {
   std::map<std::pair<std::string, StateKind>, const TensorLine*> saved;
   std::map<std::string, const TensorLine*> param_of;
   for (const TensorLine& tensor : manifest.tensors) {
     param_of[tensor.name] = &tensor;
     for (const StateKind kind : tensor.kinds) saved[{tensor.name, kind}] = &tensor;
   }
-  std::vector<std::string> lines;
+  std::vector<TableDifference> differences;
   for (const StateEntry& entry : state.entries()) {
     const std::string name = label(entry.name, entry.kind);
     if (entry.tensor_axis.kind != PlacementKind::replicated) {
@@ -95,7 +95,10 @@ void check_table(const Manifest& manifest, const StateDict& state, TableMatch ma
       }
     }
     if (found == saved.end()) {
-      lines.push_back("not in the checkpoint: " + name + " " + to_string(entry.shape()));
+      differences.push_back(
+          {.name = entry.name,
+           .entry = &entry,
+           .text = "not in the checkpoint: " + name + " " + to_string(entry.shape())});
       continue;
     }
     const TensorLine& tensor = *found->second;
@@ -103,17 +106,29 @@ void check_table(const Manifest& manifest, const StateDict& state, TableMatch ma
     const bool same_type = dtype == entry.tensor.dtype() ||
                            (is_weight_type(dtype) && is_weight_type(entry.tensor.dtype()));
     if (tensor.shape != entry.shape() || !same_type) {
-      lines.push_back("changed: " + name + " " + to_string(dtype) + " " + to_string(tensor.shape) +
-                      " -> " + to_string(entry.tensor.dtype()) + " " + to_string(entry.shape()));
+      differences.push_back(
+          {.name = entry.name,
+           .entry = &entry,
+           .text = "changed: " + name + " " + to_string(dtype) + " " + to_string(tensor.shape) +
+                   " -> " + to_string(entry.tensor.dtype()) + " " + to_string(entry.shape())});
     }
     saved.erase(found);
   }
-  if (match == TableMatch::exact) {
-    for (const auto& [key, tensor] : saved) {
-      if (key.second == StateKind::master && state.find(key.first, StateKind::param)) continue;
-      lines.push_back("only in the checkpoint: " + label(key.first, key.second) + " " +
-                      to_string(tensor->shape));
-    }
+  for (const auto& [key, tensor] : saved) {
+    if (key.second == StateKind::master && state.find(key.first, StateKind::param)) continue;
+    differences.push_back({.name = key.first,
+                           .entry = nullptr,
+                           .text = "only in the checkpoint: " + label(key.first, key.second) + " " +
+                                   to_string(tensor->shape)});
+  }
+  return differences;
+}
+
+void check_table(const Manifest& manifest, const StateDict& state, TableMatch match) {
+  std::vector<std::string> lines;
+  for (TableDifference& difference : table_differences(manifest, state)) {
+    if (match == TableMatch::subset && difference.entry == nullptr) continue;
+    lines.push_back(std::move(difference.text));
   }
   if (lines.empty()) return;
   throw ConfigError("the checkpoint of step " + std::to_string(manifest.state.step) +

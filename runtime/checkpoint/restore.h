@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "lockstep/core/state_dict.h"
@@ -30,6 +31,14 @@ class CommitReader {
   PageReader store_;
   CommitIndex index_;
 };
+
+/// A tensor in which a state and a commit differ.
+struct TableDifference {
+  std::string name;                   // of the parameter
+  const StateEntry* entry = nullptr;  // of the state; null: only the commit holds it
+  std::string text;                   // for people: kind, types and shapes
+};
+std::vector<TableDifference> table_differences(const Manifest& manifest, const StateDict& state);
 
 enum class TableMatch : std::uint8_t { exact, subset };
 

@@ -2,6 +2,7 @@
 #include "runtime/checkpoint/tools.h"
 
 #include <algorithm>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -10,6 +11,27 @@
 #include "runtime/checkpoint/restore.h"
 
 namespace lockstep {
+namespace {
+
+/// The tensors of `state` that the commit holds alike, and a line in `left_out` for each other one.
+StateDict common_part(const Manifest& manifest, const StateDict& state,
+                      std::vector<std::string>& left_out) {
+  std::set<const StateEntry*> other;
+  for (TableDifference& difference : table_differences(manifest, state)) {
+    other.insert(difference.entry);
+    // A parameter that is there without its optimizer state is not asked for more.
+    if (difference.entry == nullptr && state.find(difference.name, StateKind::param)) continue;
+    left_out.push_back(std::move(difference.text));
+  }
+  StateDict common;
+  for (const StateEntry& entry : state.entries()) {
+    if (other.count(&entry) > 0) continue;
+    common.bind(entry.name, entry.kind, entry.tensor, entry.tensor_axis, entry.pieces);
+  }
+  return common;
+}
+
+}  // namespace
 
 const char* to_string(CommitStatus status) noexcept {
   switch (status) {
@@ -87,12 +109,18 @@ CommitDetail show_commit(ObjectStore& store, std::optional<std::uint64_t> step) 
 }
 
 LoadResult load_commit(ObjectStore& store, const StateDict& state,
-                       std::optional<std::uint64_t> step) {
+                       std::optional<std::uint64_t> step, LoadMatch match) {
   FoundCommit found = find_commit(store, step);
-  check_table(found.manifest, state, TableMatch::subset);
-  restore(store, found.manifest, state);
-  return {
-      .state = std::move(found.manifest.state), .commit = std::move(found.commit), .warnings = {}};
+  std::vector<std::string> warnings;
+  if (match == LoadMatch::every) {
+    check_table(found.manifest, state, TableMatch::subset);
+    restore(store, found.manifest, state);
+  } else {
+    restore(store, found.manifest, common_part(found.manifest, state, warnings));
+  }
+  return {.state = std::move(found.manifest.state),
+          .commit = std::move(found.commit),
+          .warnings = std::move(warnings)};
 }
 
 }  // namespace lockstep

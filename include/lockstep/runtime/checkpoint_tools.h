@@ -111,11 +111,19 @@ struct GarbageReport {
 /// beside a running job: nothing is taken that the newest attempt may be writing or loading.
 GarbageReport collect_garbage(ObjectStore& store, GarbageMode mode);
 
+/// What a commit must hold of the state that is loaded from it.
+enum class LoadMatch : std::uint8_t {
+  every,   // all tensors, in these shapes
+  common,  // none: tensors that it does not hold in the same shape stay as they are
+};
+
 /// Fills the tensors of `state`, which may be some of the commit's (for a model without optimizer
-/// state), and returns the rest of its state. Throws as show_commit(), DataError for damage,
-/// ConfigError for a tensor that the commit does not hold in this shape.
+/// state), and returns the rest of its state. With LoadMatch::common `warnings` lists what was not
+/// loaded: tensors of `state` that the commit lacks or holds in another shape or type, and
+/// parameters that `state` lacks. Throws as show_commit(), DataError for damage, and with
+/// LoadMatch::every ConfigError for a tensor that the commit does not hold in this shape.
 LoadResult load_commit(ObjectStore& store, const StateDict& state,
-                       std::optional<std::uint64_t> step = {});
+                       std::optional<std::uint64_t> step = {}, LoadMatch match = LoadMatch::every);
 
 /// SHA-256, as 64 hex digits, over name, NUL and f32 bytes of every floating-point parameter in
 /// byte order of the names: the master where there is one, else the parameter widened. Throws

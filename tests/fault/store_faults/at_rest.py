@@ -132,9 +132,9 @@ def other_parameters(world):
     return unit("ModelDifferences.ListWhatWasAddedRemovedAndReshaped")
 
 
-@row(46.5, "a partial load on request", "")
+@row(46.5, "a partial load on request, of a state with tensors added, gone and reshaped", "what both hold is loaded, the rest is listed. By `load_commit(…, LoadMatch::common)`; the command has no key for it")
 def partial(_):
-    raise Missing("no option for it in the contract: `ckpt export`, then a new run")
+    return unit("Tools.LoadWhatIsCommonWhereTheyAreAskedTo")
 
 
 @row(47, "records of a newer minor version, of an unknown kind, of a newer major version", "read, skipped, refused (78)", quick=True)

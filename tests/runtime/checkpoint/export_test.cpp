@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -16,8 +17,10 @@
 namespace lockstep {
 namespace {
 
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using namespace testing;
 
 std::string content_of(const std::filesystem::path& file) {
@@ -164,6 +167,41 @@ TEST(Tools, LoadTheParametersWithoutTheOptimizer) {
   StateDict other;
   other.bind("no such name", StateKind::param, Tensor::zeros({}, {1}, DType::f32));
   EXPECT_THROW(load_commit(*store, other), ConfigError);
+}
+
+TEST(Tools, LoadWhatIsCommonWhereTheyAreAskedTo) {
+  const auto store = fresh_memory_store();
+  save_steps(*store, 2, {10});
+  const TestState saved(small_model());
+  saved.fill(10);
+  // The first one is gone, the second has another shape, and there is one more.
+  const std::vector<TensorSpec> model = small_model();
+  ASSERT_GT(model.size(), 2U);
+  StateDict state;
+  const Tensor changed = Tensor::zeros({}, {7}, DType::f32);
+  const Tensor added = Tensor::zeros({}, {3}, DType::f32);
+  ASSERT_NE(model[1].shape, changed.shape());
+  state.bind(model[1].name, StateKind::param, changed);
+  state.bind("added", StateKind::param, added);
+  for (std::size_t i = 2; i < model.size(); ++i) {
+    state.bind(model[i].name, StateKind::param, Tensor::zeros({}, model[i].shape, model[i].dtype));
+  }
+  EXPECT_THROW(load_commit(*store, state), ConfigError);
+
+  const LoadResult result = load_commit(*store, state, 10, LoadMatch::common);
+  EXPECT_EQ(result.state, scalars_of(10));
+  EXPECT_THAT(result.warnings, Contains(HasSubstr("changed: " + model[1].name + " ")));
+  EXPECT_THAT(result.warnings, Contains(HasSubstr("not in the checkpoint: added")));
+  EXPECT_THAT(result.warnings, Contains(HasSubstr("only in the checkpoint: " + model[0].name)));
+  for (std::size_t i = 2; i < model.size(); ++i) {
+    const Tensor& got = state.find(model[i].name, StateKind::param)->tensor;
+    const Tensor& wanted = saved.dict().find(model[i].name, StateKind::param)->tensor;
+    EXPECT_EQ(std::memcmp(got.data(), wanted.data(), wanted.bytes()), 0) << model[i].name;
+    EXPECT_THAT(result.warnings, Not(Contains(HasSubstr(" " + model[i].name + " "))));
+  }
+  for (const Tensor& tensor : {changed, added}) {
+    for (std::int64_t i = 0; i < tensor.size(); ++i) EXPECT_EQ(tensor.as<float>()[i], 0.0F);
+  }
 }
 
 TEST(Tools, FindTheStoreOfARunFolder) {

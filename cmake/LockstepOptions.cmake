@@ -44,6 +44,14 @@ if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE}
                                                     -fno-omit-frame-pointer)
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
+  if(LOCKSTEP_SANITIZE MATCHES undefined)
+    # Googletest's macros make these checks of pointers half of the time to compile a test. Code of
+    # the product keeps all of them.
+    set(LOCKSTEP_TEST_SANITIZE "-fno-sanitize=vptr,null,alignment,object-size")
+    target_compile_options(
+      lockstep_options
+      INTERFACE $<$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_IS_TEST>>:${LOCKSTEP_TEST_SANITIZE}>)
+  endif()
 endif()
 if(LOCKSTEP_SANITIZE)
   # One instruction set instead of three: these builds look for faults, and compile the kernels in a
@@ -52,7 +60,9 @@ if(LOCKSTEP_SANITIZE)
   target_compile_definitions(lockstep_options INTERFACE HWY_COMPILE_ONLY_STATIC)
 endif()
 if(LOCKSTEP_COVERAGE)
-  target_compile_options(lockstep_options INTERFACE --coverage)
+  # Lines of tests are not counted (LOCKSTEP_IS_TEST: see LockstepTest.cmake).
+  target_compile_options(lockstep_options
+                         INTERFACE $<$<NOT:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_IS_TEST>>>:--coverage>)
   # Tests that end by std::_Exit call it (tests/support/mpi_main.cpp).
   target_link_options(lockstep_options INTERFACE --coverage LINKER:-u,__gcov_dump)
 endif()
